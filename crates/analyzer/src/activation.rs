@@ -67,6 +67,7 @@ impl<'a> Thread<'a> {
             below.passed.add_all(&activation.passed);
         }
         activation.children.clear();
+        activation.counted.clear();
         activation.passed.clear();
         activation.waiting.clear();
         let has_tree = activation.has_tree;
@@ -90,15 +91,16 @@ impl<'a> Thread<'a> {
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
         let children = activation.children.all();
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
-        let ended = EndedCall { row: &row, children, off_cpu_ns };
+        let counted = &activation.counted;
+        let ended = EndedCall { row: &row, children, counted, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
             _ if activation.reported => (), // whether the ancestor was below the whole call is not known
             None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
-                    let (children, tree) = (children.to_vec(), tree.cloned());
-                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree });
+                    let (children, counted, tree) = (children.to_vec(), counted.clone(), tree.cloned());
+                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, counted, tree });
                 }
             }
             Some((_, None)) => (),
@@ -167,6 +169,7 @@ impl<'a> Thread<'a> {
             aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
             aux_offset: Some(activation.at),
             probed: None,
+            counted: self.count_top().filter(|_| end.status.counted()),
         }
     }
 

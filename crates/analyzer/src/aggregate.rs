@@ -3,12 +3,17 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildKey;
+use crate::counted::Counted;
+use crate::counted_sums::CountedSums;
 use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
 use crate::open_calls::OpenSums;
+use crate::place::{Caller, Place};
 use crate::report::{CallCounts, CallerReport, FunctionReport, Sliced, Tails};
-use crate::request::{LatencyRange, Request};
+use crate::request::{CountersAsked, LatencyRange, Request};
 use crate::row_children::{Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;
@@ -39,6 +44,8 @@ struct FunctionSums<C> {
     rows: Vec<CallRow>,
     /// In the order of `rows`.
     row_children: Gathered,
+    /// What the counted calls of each caller executed; empty if counters were not asked for.
+    counted: FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
@@ -77,6 +84,15 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             }
         }
         true
+    }
+
+    /// Adds what a call that was [added](Self::add) executed, if that is known, and its children.
+    pub(crate) fn count(&mut self, wanted: u32, row: &CallRow, children: &FxHashMap<C, Counted>) {
+        if let Some(counted) = &row.counted
+            && let Some(sums) = self.functions.meet(wanted)
+        {
+            sums.counted.entry((row.caller, row.site)).or_default().add(counted, children);
+        }
     }
 
     /// A call that was added as cut was found running after a gap: `row` is what was seen of it since.
@@ -130,7 +146,15 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
     ) -> Vec<FunctionReport> {
         let Self { request, off_cpu, functions } = self;
         let pairs = request.functions.iter().zip(functions.into_all(request.functions.len()));
-        pairs.map(|(&id, sums)| sums.finish(id, off_cpu, &mut name, &percent, spans)).collect()
+        let report = |(&id, mut sums): (&model::FunctionId, FunctionSums<C>)| {
+            let counted = std::mem::take(&mut sums.counted);
+            let mut report = sums.finish(id, off_cpu, &mut name, &percent, spans);
+            if let Some(asked) = request.counters {
+                count(&mut report, &counted, asked, &mut name);
+            }
+            report
+        };
+        pairs.map(report).collect()
     }
 }
 
@@ -160,6 +184,7 @@ impl<C> Default for FunctionSums<C> {
             open: OpenSums::default(),
             rows: Vec::new(),
             row_children: Gathered::default(),
+            counted: FxHashMap::default(),
         }
     }
 }
@@ -258,6 +283,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
                 error: figures.error,
                 children: children.unwrap_or_default(),
                 histogram: figures.histogram,
+                counters: None,
             });
         }
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
@@ -290,8 +316,27 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             row_reasons: RowReasons::default(),
             overfull: self.overfull,
             sliced,
+            counters: None,
         }
     }
+}
+
+/// Adds to a report, its callers and its children what the calls executed.
+fn count<C: Copy + Eq + Hash>(
+    report: &mut FunctionReport,
+    counted: &FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
+    asked: CountersAsked,
+    name: &mut impl FnMut(C) -> ChildKey,
+) {
+    let mut all = CountedSums::default();
+    for caller in &mut report.callers {
+        let Some(sums) = counted.get(&(caller.caller, caller.site)) else { continue };
+        sums.add_to(&mut caller.children, name);
+        caller.counters = Some(sums.report(asked));
+        all.merge(sums);
+    }
+    all.add_to(&mut report.children, name);
+    report.counters = Some(all.report(asked));
 }
 
 /// Rows by start, and their children.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use model::{
-    AuxOffset, AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid, SpaceId, Tid,
-    TraceEvent,
+    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
+    SpaceId, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -148,9 +148,20 @@ impl EventSink for Analysis<'_> {
         }
     }
 
-    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+    fn wants_counters(&self) -> bool {
+        self.session.counts
+    }
+
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.counted(pid, tid, space, events, &[]);
+    }
+
+    fn counted(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let (session, thread) = self.thread(tid);
         match thread {
+            Some(thread) if session.counts && counters.len() == events.len() => {
+                thread.counted(session, space, events, counters);
+            }
             Some(thread) => thread.events(session, space, events),
             // What no thread lost is still lost.
             None if tid.0 <= 0 => {

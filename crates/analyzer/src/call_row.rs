@@ -4,6 +4,7 @@ use std::fmt;
 
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
 
+use crate::counted::Counted;
 use crate::off_cpu_causes::Reason;
 use crate::place::{Caller, Place};
 use crate::status::{Cut, Status};
@@ -69,6 +70,8 @@ pub struct CallRow {
     pub aux_offset: Option<AuxOffset>,
     /// What probes measured; `None`: it was traced.
     pub probed: Option<ProbedRow>,
+    /// What it executed; `None`: counters were not asked for, or it was not seen from entry to end.
+    pub counted: Option<Counted>,
 }
 
 impl CallRow {

@@ -20,6 +20,7 @@ use model::{AuxOffset, EventTime, FunctionId, Ns, Tid, TraceEvent};
 use crate::call_row::CallRow;
 use crate::children::ChildKey;
 use crate::children::ChildRow;
+use crate::counted::Counted;
 use crate::histogram::Bucket;
 use crate::place::ChildKind;
 use crate::report::{CallerReport, CauseLoss, ErrorBound, FunctionReport, Loss, Report, ThreadLoss};
@@ -249,9 +250,34 @@ impl Found {
             let what = format!("the children of this call took longer than itself: {row:?}");
             self.add(Some(f.id), Some(Place::of(row)), what);
         }
+        self.counters(f);
         self.open_calls(f);
         self.rows(f);
         self.row_children(f);
+    }
+
+    /// Each counted call has its counters, if one has; those of rows, of callers, and of children with
+    /// `*self` are the whole.
+    fn counters(&mut self, f: &FunctionReport) {
+        let Some(counters) = &f.counters else { return };
+        let all = Sum::of(f, |row| row.status.counted());
+        let sum = |parts: &mut dyn Iterator<Item = Option<Counted>>| {
+            let mut sum = Counted::default();
+            parts.for_each(|part| sum.add(&part.unwrap_or_default()));
+            (sum.executed, sum.cycles.map(|cycles| cycles.count))
+        };
+        let whole = sum(&mut [Some(counters.sum)].into_iter());
+        let mut rows = f.rows.iter().filter(|row| row.status.counted());
+        let is_known = rows.clone().filter(|row| row.counted.is_some()).count() as u64;
+        self.same(all, "calls with counters", is_known, f.latency.count);
+        if f.latency.count > 0 {
+            self.same(all, "counters of all rows", sum(&mut rows.by_ref().map(|row| row.counted)), whole);
+        }
+        let of_callers = sum(&mut f.callers.iter().map(|c| c.counters.as_ref().map(|c| c.sum)));
+        self.same(all, "counters of all callers", of_callers, whole);
+        self.same(all, "counters of children", sum(&mut f.children.iter().map(|c| c.counted)), whole);
+        let is_open = |row: &CallRow| !row.status.counted() && row.counted.is_some();
+        self.same(all, "open calls with counters", f.rows.iter().filter(|row| is_open(row)).count(), 0);
     }
 
     /// What was seen of open calls is that of their rows, and of the same calls after gaps; children and

@@ -1,6 +1,8 @@
 //! An analysis that is checked ([`crate::check`]) from its events to its report.
 
-use model::{AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, Tid, TraceEvent};
+use model::{
+    AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, Tid, TraceEvent,
+};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
@@ -76,12 +78,12 @@ impl<'a> CheckedAnalysis<'a> {
         (report, found.0)
     }
 
-    fn in_turn(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+    fn in_turn(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
         let last = self.last.entry(tid).or_default();
         for event in events {
             self.found.time_of(tid, last, event);
         }
-        self.analysis.events(pid, tid, space, events);
+        self.analysis.counted(pid, tid, space, events, counters);
     }
 
     fn both(&mut self) -> impl Iterator<Item = &mut Analysis<'a>> {
@@ -90,10 +92,18 @@ impl<'a> CheckedAnalysis<'a> {
 }
 
 impl EventSink for CheckedAnalysis<'_> {
+    fn wants_counters(&self) -> bool {
+        self.analysis.wants_counters()
+    }
+
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        self.in_turn(pid, tid, space, events);
+        self.counted(pid, tid, space, events, &[]);
+    }
+
+    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+        self.in_turn(pid, tid, space, events, counters);
         if let Some(unchecked) = &mut self.unchecked {
-            unchecked.events(pid, tid, space, events);
+            unchecked.counted(pid, tid, space, events, counters);
         }
     }
 
@@ -119,7 +129,7 @@ impl DigestSink<DigestedRuns> for CheckedAnalysis<'_> {
         events: &[TraceEvent],
         digest: (DigestedRuns, usize),
     ) {
-        self.in_turn(pid, tid, space, events);
+        self.in_turn(pid, tid, space, events, &[]);
         if let Some(unchecked) = &mut self.unchecked {
             unchecked.digested(pid, tid, space, events, digest);
         }

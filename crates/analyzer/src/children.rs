@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use model::{FunctionId, SpaceId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
 use crate::place::{ChildKind, Place};
 use crate::total::{OffCpuKnown, RunningTotal, Total, error_of_part};
@@ -25,6 +26,8 @@ pub struct ChildRow {
     pub error_ns: u64,
     /// On-CPU time as a share of one core; `None`: not known.
     pub cpu_percent: Option<f64>,
+    /// What it executed; `None`: counters were not asked for, or it is of calls that were not seen to end.
+    pub counted: Option<Counted>,
 }
 
 /// Which child.
@@ -226,6 +229,7 @@ impl ChildSums<ChildKey> {
             total,
             error_ns: error_of_part(error_ns, total.sum_ns, longest_ns),
             cpu_percent: total.on_cpu_ns().map(&percent),
+            counted: None,
         };
         let own = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
         let own_error_ns = error_ns.saturating_add(inside.error_ns);

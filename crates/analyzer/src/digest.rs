@@ -87,7 +87,7 @@ impl<'a> RunDigester<'a> {
     /// `None` if somebody takes each call in its turn, or its ancestor decides.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
-        let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows;
+        let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows || session.counts;
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();

@@ -4,6 +4,7 @@ use model::{EventTime, FunctionId};
 
 use crate::children::Child;
 use crate::control::KernelEntry;
+use crate::counted::Counted;
 use crate::gatherer::{Gatherer, Part};
 use crate::maybe_ip::MaybeIp;
 use crate::place::ChildKind;
@@ -13,6 +14,7 @@ use crate::status::Status;
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
 use crate::tree::Node;
+use crate::work::Work;
 
 impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
@@ -29,6 +31,22 @@ impl<'a> Thread<'a> {
             && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
             self.stack.add_child(&mut session.places, child, total);
+        }
+    }
+
+    /// What ran in the frame on top, where counters were asked for, up to its end.
+    pub(crate) fn count_top(&self) -> Option<Counted> {
+        self.counting.of_top(self.control.away.is_some())
+    }
+
+    /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
+    pub(crate) fn count_child(&mut self, end: EventTime, off_cpu_ns: u64) {
+        if self.stack.gathers_top()
+            && let Some((frame, below)) = self.stack.split_last()
+            && let Some((child, _)) = child(&self.trees, frame, below, end, off_cpu_ns)
+            && let Some(counted) = self.count_top()
+        {
+            self.stack.count_child(child, &counted);
         }
     }
 
@@ -67,6 +85,7 @@ impl<'a> Thread<'a> {
             start: frame.start,
             total: total.known(session.off_cpu),
             error_ns: total.error_ns,
+            work: self.count_top().map(Work::from),
             size: 1,
         }
     }
@@ -94,13 +113,17 @@ impl<'a> Thread<'a> {
         if self.stack.gathers() {
             let child = Child { kind, function, space, site };
             self.stack.add_child(&mut session.places, child, total);
+            if self.counting.is_on() {
+                self.stack.count_child(child, &self.counting.since_left());
+            }
         }
         if is_gathered {
             let site = session.map.place(space, site.get());
             let status = Status::Complete;
             let (start, error_ns) = (since.point, total.error_ns);
             let total = total.known(session.off_cpu);
-            let node = Node { kind, status, function, site, start, total, error_ns, size: 1 };
+            let work = self.counting.is_on().then(|| self.counting.since_left().into());
+            let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
             let first = self.trees.len();
             self.trees.leave(&mut self.stack, first, Part::Node(node));
         }

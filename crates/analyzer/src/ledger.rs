@@ -21,6 +21,7 @@ mod left_out;
 mod outlying;
 mod shift;
 mod spent;
+mod split;
 mod totals;
 mod variance;
 
@@ -30,6 +31,7 @@ use rustc_hash::FxHashMap;
 
 use crate::place::ChildKind;
 use crate::tree::{CallTree, Node, Step};
+use crate::work::{Work, add_known};
 
 pub use clusters::{Cluster, Clusters};
 pub use compare::{Comparison, Difference, Row};
@@ -40,6 +42,7 @@ pub use left_out::LeftOut;
 pub use outlying::{Outlying, Typical};
 pub use shift::{Shift, Verdict};
 pub use spent::{Parts, Spent};
+pub use split::{MostOf, Split, SplitErrors};
 
 use variance::Variance;
 
@@ -53,7 +56,7 @@ pub enum Side {
 }
 
 /// Sums over the calls of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// How often this was called.
     pub count: u64,
@@ -62,6 +65,14 @@ pub struct Sums {
     /// The most by which its time with all that it called, on and off the CPU, may differ from the true one:
     /// the sum of [`Node::error_ns`]. A call that is in another one of the same path (recursion) adds none.
     pub error_ns: u64,
+    /// What it executed itself; `None`: not known.
+    pub work: Option<Work>,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { count: 0, own: Parts::default(), error_ns: 0, work: Some(Work::NONE) }
+    }
 }
 
 /// A callee, called by way of other callees.
@@ -82,6 +93,7 @@ impl Sums {
         self.count += other.count;
         self.own.add(other.own);
         self.error_ns = self.error_ns.saturating_add(other.error_ns);
+        add_known(&mut self.work, other.work);
     }
 }
 
@@ -156,7 +168,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             let is_inside = open.last() == Some(&path);
             if let (Some(side), Some(path_sums)) = (side, self.paths.get_mut(path)) {
                 let error_ns = if is_inside { 0 } else { step.node.error_ns };
-                let sums = Sums { count: step.node.total.count, own, error_ns };
+                let sums = Sums { count: step.node.total.count, own, error_ns, work: step.own_work };
                 path_sums.sums_mut(side).add(sums);
                 each(path, sums);
             }

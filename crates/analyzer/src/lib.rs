@@ -39,6 +39,9 @@ mod checked_analysis;
 mod children;
 mod code_map;
 mod control;
+mod counted;
+mod counted_sums;
+mod counting;
 mod digest;
 mod durations;
 mod ended;
@@ -48,6 +51,7 @@ mod filter;
 mod frames;
 mod gatherer;
 mod ghosts;
+mod held;
 mod hidden;
 pub mod histogram;
 mod kernel;
@@ -56,6 +60,7 @@ pub mod ledger;
 mod look_ahead;
 mod loss;
 mod maybe_ip;
+mod metric;
 pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
@@ -84,16 +89,20 @@ pub mod tree;
 mod undecided;
 mod waits;
 mod window;
+mod work;
 
 pub use analysis::Analysis;
 pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
 pub use check::{Violation, check};
 pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};
+pub use counted::{Counted, CycleCount};
+pub use counted_sums::CounterReport;
 pub use digest::{DigestedRuns, RunDigester};
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
+pub use metric::{CountBucket, CountSpread, Distribution, Figure, Metric};
 pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
@@ -104,7 +113,7 @@ pub use report::{
     CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,
     Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
 };
-pub use request::{Ancestor, LatencyRange, Request, StartWindow, Surroundings, scheduler};
+pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
 pub use stats::{Quantiles, Spread, Stats};
@@ -112,3 +121,4 @@ pub use status::{Cut, CutCause, Status};
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};
 pub use waits::{Wait, Waits};
+pub use work::Work;

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use model::{SpaceId, TraceEvent};
-
 use crate::frames::Frames;
+use crate::held::Held;
 use crate::session::Session;
 use crate::status::Status;
 use crate::thread::Thread;
@@ -41,8 +40,8 @@ impl<'a> Thread<'a> {
     }
 
     /// The next event while a landing is undecided.
-    pub(crate) fn look_ahead(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
-        let held = self.hold(session, space, event);
+    pub(crate) fn look_ahead(&mut self, session: &mut Session<'a>, next: Held) {
+        let held = self.hold(session, next);
         self.work_off(session, held);
     }
 
@@ -55,10 +54,10 @@ impl<'a> Thread<'a> {
     }
 
     /// Acts on events that were held back, in a row: one of them may be a landing that holds back the others.
-    fn work_off(&mut self, session: &mut Session<'a>, held: Vec<(SpaceId, TraceEvent)>) {
+    fn work_off(&mut self, session: &mut Session<'a>, held: Vec<Held>) {
         let mut queue = VecDeque::from(held);
-        while let Some((space, event)) = queue.pop_front() {
-            for held in self.hold(session, space, &event).into_iter().rev() {
+        while let Some(next) = queue.pop_front() {
+            for held in self.hold(session, next).into_iter().rev() {
                 queue.push_front(held);
             }
         }
@@ -66,18 +65,16 @@ impl<'a> Thread<'a> {
 
     /// Acts on an event, or holds it back while a landing is undecided.  Returns what was held back once it
     /// is decided.
-    fn hold(
-        &mut self,
-        session: &mut Session<'a>,
-        space: SpaceId,
-        event: &TraceEvent,
-    ) -> Vec<(SpaceId, TraceEvent)> {
+    fn hold(&mut self, session: &mut Session<'a>, next: Held) -> Vec<Held> {
         let Some(undecided) = &mut self.undecided else {
-            self.step(session, space, event);
+            if let Some(counters) = &next.counters {
+                self.counting.reach(&next.event, **counters);
+            }
+            self.step(session, next.space, &next.event);
             return Vec::new();
         };
-        let mut verdict = undecided.look(session, &self.stack, space, event);
-        undecided.events.push((space, *event));
+        let mut verdict = undecided.look(session, &self.stack, next.space, &next.event);
+        undecided.events.push(next);
         session.held_events += 1;
         if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
             verdict = Verdict::NoMore;
@@ -89,12 +86,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Takes the innermost candidate that is left.  Returns the events that were held back.
-    fn decide(
-        &mut self,
-        session: &mut Session<'a>,
-        undecided: Undecided,
-        verdict: Verdict,
-    ) -> Vec<(SpaceId, TraceEvent)> {
+    fn decide(&mut self, session: &mut Session<'a>, undecided: Undecided, verdict: Verdict) -> Vec<Held> {
         session.held_events = session.held_events.saturating_sub(undecided.events.len());
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;

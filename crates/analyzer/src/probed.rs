@@ -208,6 +208,7 @@ impl<'a> ProbedAnalysis<'a> {
                 began: self.slices.kind(call.start),
                 with_children: self.with_children(call, cleared.latency_ns, off_cpu_ns, inside),
             }),
+            counted: None,
         }
     }
 

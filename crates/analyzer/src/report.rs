@@ -4,6 +4,7 @@ use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectI
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildRow;
+use crate::counted_sums::CounterReport;
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::open_calls::OpenCalls;
@@ -227,6 +228,8 @@ pub struct FunctionReport {
     pub overfull: Option<CallRow>,
     /// Which calls figures, callers and children are of; `None`: all calls.
     pub sliced: Option<Sliced>,
+    /// What the counted calls executed; `None`: not asked for.
+    pub counters: Option<CounterReport>,
 }
 
 impl FunctionReport {
@@ -331,6 +334,8 @@ pub struct CallerReport {
     pub histogram: Vec<Bucket>,
     /// Where the time of these calls went.
     pub children: Vec<ChildRow>,
+    /// What these calls executed; `None`: not asked for.
+    pub counters: Option<CounterReport>,
 }
 
 /// Which calls the figures and the children of a function are of, where its window had slices of both kinds.

@@ -26,6 +26,15 @@ pub struct Request {
     /// The programs may switch stacks (they import `swapcontext`, or are Go): control that no open frame
     /// explains is a stack switch, even where it could be an unwinding to a frame older than the recording.
     pub stack_switches: bool,
+    /// Count what each call executes; `None`: not asked for, and nothing is spent on it.
+    pub counters: Option<CountersAsked>,
+}
+
+/// What of a recording's counters is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountersAsked {
+    /// The kernel was traced and its code is there, so that its instructions are counted.
+    pub kernel: bool,
 }
 
 /// A function that must be on the stack below a call, outside the call itself.

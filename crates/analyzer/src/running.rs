@@ -1,12 +1,17 @@
 //! A call that matters to the request while it runs.
 
 use model::{AuxOffset, Cpu, EventTime};
+use rustc_hash::FxHashMap;
 
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
+use crate::counted::Counted;
 use crate::passed::Passed;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
+
+/// What the children of a call executed.
+pub(crate) type CountedChildren = FxHashMap<Child, Counted>;
 
 /// What a call of a wanted function (or of the ancestor) gathers while it runs.
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ pub(crate) struct Activation {
     /// Its frame has only the estimate.
     pub(crate) start: EventTime,
     pub(crate) children: RunningSums,
+    /// What its children executed, where counters were asked for.
+    pub(crate) counted: CountedChildren,
     /// What came and went above it out of sight.
     pub(crate) passed: Passed,
     /// Calls that wait for this ancestor's latency.
@@ -49,12 +56,14 @@ pub(crate) struct WaitingCall {
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
     pub(crate) children: Vec<(Child, RunningTotal)>,
+    pub(crate) counted: CountedChildren,
     pub(crate) tree: Option<CallTree>,
 }
 
 impl WaitingCall {
     pub(crate) fn ended(&self) -> EndedCall<'_> {
-        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+        let Self { row, children, counted, off_cpu_ns, .. } = self;
+        EndedCall { row, children, counted, off_cpu_ns: *off_cpu_ns }
     }
 }
 
@@ -62,6 +71,7 @@ impl WaitingCall {
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
     pub(crate) children: &'c [(Child, RunningTotal)],
+    pub(crate) counted: &'c CountedChildren,
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }

@@ -26,6 +26,8 @@ pub(crate) struct Session<'a> {
     pub(crate) roles: Arc<Roles>,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
+    /// Counters were asked for.
+    pub(crate) counts: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
     pub(crate) causes: TracedCauses<'a>,
@@ -67,6 +69,7 @@ impl<'a> Session<'a> {
             roles,
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
+            counts: request.counters.is_some(),
             map,
             causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
@@ -101,11 +104,12 @@ impl<'a> Session<'a> {
     pub(crate) fn call(
         &mut self,
         wanted: u32,
-        EndedCall { row, children, off_cpu_ns }: &EndedCall<'_>,
+        EndedCall { row, children, counted, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
         let is_reported = self.calls.add(wanted, row, children, |child| self.map.name(child));
         if is_reported {
+            self.calls.count(wanted, row, counted);
             self.causes.add(wanted, row, *off_cpu_ns);
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);

@@ -13,6 +13,7 @@ use std::ops::{Deref, DerefMut, Range};
 use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 
 use crate::children::{Child, ChildPlaces};
+use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
 use crate::running::Activation;
 use crate::total::RunningTotal;
@@ -270,6 +271,13 @@ impl Stack {
     pub(crate) fn add_child(&mut self, places: &mut ChildPlaces, child: Child, total: RunningTotal) {
         if let Some(activation) = self.activations.last_mut() {
             activation.children.add(places, child, total);
+        }
+    }
+
+    /// A child of the innermost activation has executed this.
+    pub(crate) fn count_child(&mut self, child: Child, counted: &Counted) {
+        if let Some(activation) = self.activations.last_mut() {
+            activation.counted.entry(child).or_default().add(counted);
         }
     }
 }

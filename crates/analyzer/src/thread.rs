@@ -2,16 +2,18 @@
 //! and close.
 
 use model::{
-    AuxOffset, Avma, BranchEvent, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, Target, Tid, TraceEvent,
-    Transfer,
+    AuxOffset, Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, Target, Tid,
+    TraceEvent, Transfer,
 };
 
 use crate::branches::Branches;
 use crate::certainty::Certainty;
 use crate::control::{Control, Left};
+use crate::counting::Counting;
 use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
 use crate::gatherer::Gatherer;
+use crate::held::Held;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::session::Session;
@@ -39,6 +41,10 @@ pub(crate) struct Thread<'a> {
     /// What cuts the frames that end now.
     pub(crate) cut_by: Option<Cut>,
     pub(crate) trees: Gatherer,
+    pub(crate) counting: Counting,
+    /// With this number of frames the next one is opened with care: at the depth that is followed, and always
+    /// where counters were asked for.
+    care_from: usize,
 }
 
 /// How a frame ends.
@@ -69,6 +75,8 @@ impl<'a> Thread<'a> {
             entered: Entered::default(),
             cut_by: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
+            counting: Counting::new(session.counts),
+            care_from: if session.counts { 0 } else { DEPTH_MAX },
         }
     }
 
@@ -81,13 +89,32 @@ impl<'a> Thread<'a> {
                 [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {
                     events = rest;
                 }
-                _ => self.event(session, space, event),
+                _ => self.event(session, space, event, None),
             }
         }
     }
 
-    #[inline]
-    fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+    /// The next events, with the thread's counters at each.
+    pub(crate) fn counted(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: &[Counters],
+    ) {
+        for (event, counters) in events.iter().zip(counters) {
+            self.event(session, space, event, Some(counters));
+        }
+    }
+
+    #[inline(always)]
+    fn event(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+        counters: Option<&Counters>,
+    ) {
         // After its death there is nothing of a thread, even where the estimate is before the next one's
         // birth.
         while let Some((&(died, reborn), later)) = self.window.dead.split_first()
@@ -100,8 +127,11 @@ impl<'a> Thread<'a> {
             return self.kernel_code(session, event);
         }
         if self.undecided.is_some() {
-            self.look_ahead(session, space, event);
+            self.look_ahead(session, Held::new(space, event, counters));
         } else {
+            if let Some(counters) = counters {
+                self.counting.reach(event, *counters);
+            }
             self.step(session, space, event);
         }
     }
@@ -198,10 +228,17 @@ impl<'a> Thread<'a> {
         self.now.point
     }
 
+    /// Before a frame is opened: makes room if the stack is too deep, and notes the counters.
     #[cold]
-    fn is_too_deep(&mut self, session: &mut Session<'a>) {
-        session.limits.capped_stacks += 1;
-        self.cut_all(session, CutCause::StackTooDeep);
+    fn open_with_care(&mut self, session: &mut Session<'a>, frame: &mut Frame) {
+        if self.stack.len() >= DEPTH_MAX {
+            session.limits.capped_stacks += 1;
+            self.cut_all(session, CutCause::StackTooDeep);
+            frame.chain = 0;
+        }
+        if self.counting.is_on() {
+            self.counting.open_frame(frame.start != self.now.point);
+        }
     }
 
     /// Ends all frames; what is found running later may be one of them.
@@ -234,9 +271,16 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// All that the end of the frame on top can matter to is the call that it is a child of: nearly always.
+    /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs
+    /// no counters: nearly always.
     #[inline]
     fn is_plain_end(&self) -> bool {
+        !self.counting.is_on() && self.is_end_of_child()
+    }
+
+    /// All that the end of the frame on top can matter to is the call that it is a child of.
+    #[inline]
+    fn is_end_of_child(&self) -> bool {
         let Some(top @ 1..) = self.stack.len().checked_sub(1) else { return false };
         let is_plain = self.control.away.is_none() && !self.trees.is_open();
         self.certainty.is_of(top) && is_plain && self.stack.last().is_some_and(|top| !top.is_active)
@@ -245,6 +289,9 @@ impl<'a> Thread<'a> {
     /// A frame stays where it is while it ends, and is looked at by who needs it.
     #[inline(never)]
     fn close_with_care(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
+        if self.is_end_of_child() {
+            return self.close_child(session); // with its counters
+        }
         let below = self.stack.len().saturating_sub(1);
         let Some(frame) = self.stack.last_mut() else { return };
         frame.undecided |= self.certainty.end(below);
@@ -252,10 +299,14 @@ impl<'a> Thread<'a> {
         let end = self.ending(status, by_jump);
         let has_tree = is_active && self.end_activation(session, end);
         self.add_as_child(session, end.time, end.off_cpu_ns);
+        if self.counting.is_on() {
+            self.count_child(end.time, end.off_cpu_ns);
+        }
         if self.trees.is_open() {
             self.gather(session, end);
         }
         self.stack.pop();
+        self.counting.close_frame();
         self.control.away = None;
         if has_tree {
             self.trees.close();
@@ -263,6 +314,15 @@ impl<'a> Thread<'a> {
         if self.stack.is_empty() && status != Status::Complete {
             self.trees.forget_base();
         }
+    }
+
+    /// Ends the frame on top, which matters to the call that it is a child of alone.
+    fn close_child(&mut self, session: &mut Session<'a>) {
+        let off_cpu_ns = self.off_cpu.total_ns();
+        self.add_as_child(session, self.now, off_cpu_ns);
+        self.count_child(self.now, off_cpu_ns);
+        self.stack.pop();
+        self.counting.close_frame();
     }
 
     /// How the frame on top ends.
@@ -315,9 +375,8 @@ impl<'a> Frames<'a> for Thread<'a> {
     /// running).
     #[inline(always)]
     fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
-        if self.stack.len() >= DEPTH_MAX {
-            self.is_too_deep(session);
-            frame.chain = 0;
+        if self.stack.len() >= self.care_from {
+            self.open_with_care(session, &mut frame);
         }
         frame.code = session.map.kind_of_entered(frame.function);
         frame.first = self.trees.enter(&frame, self.stack.is_empty());

@@ -25,6 +25,7 @@ use crate::children::ChildKey;
 use crate::place::{ChildKind, Place};
 use crate::status::Status;
 use crate::total::{Total, error_of_part};
+use crate::work::{Work, add_known};
 pub(crate) use merge::Merged;
 
 pub use paths::{FoundPaths, Paths};
@@ -125,6 +126,8 @@ pub struct Node {
     /// The most by which the time, on or off the CPU, may differ from the true one: the bounds of its entry
     /// and its exit; of several, the sum of theirs.
     pub error_ns: u64,
+    /// What it executed, with its callees; `None`: counters were not asked for.
+    pub work: Option<Work>,
     /// Nodes of its subtree, itself included.
     pub size: usize,
 }
@@ -163,6 +166,8 @@ pub struct Step<'t> {
     /// The most by which that may differ from the true time: the errors of its total and of its callees',
     /// added up, but not below nothing or above what the node took.
     pub own_error_ns: u64,
+    /// What it executed itself, if that is known.
+    pub own_work: Option<Work>,
 }
 
 impl CallTree {
@@ -222,7 +227,7 @@ impl CallTree {
             ends.push(at + node.size);
             let below = self.nodes.get(at + 1..at + node.size).unwrap_or_default();
             let (own, own_error_ns) = own(node, below);
-            Step { node, depth, own, own_error_ns }
+            Step { node, depth, own, own_error_ns, own_work: own_work(node, below) }
         })
     }
 }
@@ -253,6 +258,14 @@ fn own(node: &Node, below: &[Node]) -> (Total, u64) {
     let own = node.total.without(&inside);
     let longest_ns = node.total.sum_ns.saturating_add(node.error_ns);
     (own, error_of_part(error_ns, own.sum_ns, longest_ns))
+}
+
+/// What is left of a node's work; `below`: the rest of its subtree.
+fn own_work(node: &Node, below: &[Node]) -> Option<Work> {
+    let all = node.work?;
+    let mut inside = Some(Work::NONE);
+    siblings(below).for_each(|child| add_known(&mut inside, child.work));
+    Some(all.without(inside?))
 }
 
 /// When a thread was off its CPU between two times, by its switch records; clipped to these times.

@@ -16,6 +16,7 @@ mod view;
 use model::{EventTime, SpaceId, TraceEvent, Transfer};
 
 use crate::control::Control;
+use crate::held::Held;
 use crate::session::Session;
 use crate::stack::{Frame, Stack};
 use crate::transfers::Transfers;
@@ -47,7 +48,7 @@ pub(crate) struct Undecided {
     /// Room for the frames that an event enters.
     room: Vec<Frame>,
     /// The events after the landing.
-    pub(crate) events: Vec<(SpaceId, TraceEvent)>,
+    pub(crate) events: Vec<Held>,
 }
 
 /// What an event says of an undecided landing.

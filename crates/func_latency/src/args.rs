@@ -1,6 +1,7 @@
 //! The command line as it was typed.  [`crate::config`] makes sense of it.
 
 mod command;
+mod counters;
 mod explain;
 mod generated;
 mod headings;
@@ -17,6 +18,7 @@ use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
 use crate::render::json;
 
 pub use command::{command, completed, parse};
+pub use counters::{CountersArgs, HistogramBy};
 pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
@@ -174,6 +176,9 @@ pub struct QueryArgs {
     #[arg(short = 'U', long, alias = "unfold_gathered_line")]
     #[arg(help_heading = REPORT)]
     pub unfold: bool,
+    /// What calls execute.
+    #[command(flatten)]
+    pub counters: CountersArgs,
     /// Form of the report.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
     #[arg(help_heading = REPORT)]

@@ -4,15 +4,15 @@
 use std::path::PathBuf;
 
 use analyzer::{
-    Analysis, Ancestor, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow, Surroundings,
-    TreeSink,
+    Analysis, Ancestor, CountersAsked, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow,
+    Surroundings, TreeSink,
 };
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded, SegmentDecoder};
 use image::{Image, ImageOptions, Problem, ProblemKind};
 use model::{DigestSink, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid};
 
-use crate::args::Weight;
+use crate::args::{DecoderChoice, Weight};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
@@ -175,7 +175,21 @@ impl<'a> Opened<'a> {
             rows: false,
             row_children: false,
             stack_switches: !image.stack_switchers().is_empty(),
+            counters: None,
         })
+    }
+
+    /// What counters of this recording are known.
+    pub(crate) fn counters(&self) -> CountersAsked {
+        CountersAsked { kernel: self.recording.pt.kernel && self.image.has_kernel_text() }
+    }
+
+    /// The counters that tell more work from slower work; `None`: running time is not that of the code that
+    /// is counted, as time off the CPU or outside of an IP filter is in it, or the decoder does not count.
+    pub(crate) fn counters_of_work(&self) -> Option<CountersAsked> {
+        let is_all_code = !self.recording.pt.has_ip_filter && self.surroundings().no_off_cpu().is_none();
+        let does_count = self.config.decoder == DecoderChoice::Own;
+        (is_all_code && does_count).then(|| self.counters())
     }
 
     /// The threads of `-p` and `-T`; empty: all.
@@ -294,7 +308,19 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// As [`Self::request`].
     pub(crate) fn trees(&self, sink: &mut dyn TreeSink) -> Result<Report> {
-        let request = self.request()?;
+        self.counted_trees(sink, None)
+    }
+
+    /// [`Self::trees`], with what their nodes executed, if that is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub(crate) fn counted_trees(
+        &self,
+        sink: &mut dyn TreeSink,
+        counters: Option<CountersAsked>,
+    ) -> Result<Report> {
+        let request = Request { counters, ..self.request()? };
         let mut analysis = Analysis::with_trees(&request, self.surroundings(), sink);
         self.decode(&mut analysis)?;
         Ok(analysis.finish())

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use analyzer::Metric;
 use anyhow::Result;
 use image::KernelOptions;
 use model::Pid;
@@ -64,6 +65,10 @@ pub struct ReportConfig {
     pub table_rows: RowLimit,
     /// Form of the report.
     pub format: Format,
+    /// Count what each call executes.
+    pub counters: bool,
+    /// What histograms of the text are of; `None`: latency.
+    pub by: Option<Metric>,
     /// Draw a timeline.
     pub timeline: Option<Timeline>,
     /// Say why the slowest calls were slow.
@@ -141,6 +146,9 @@ impl ReportConfig {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));
         }
+        if query.counters.is_asked() {
+            check_counters(&query.calls)?;
+        }
         let flamegraph =
             |weight: Weight| (weight, directory.join(format!("flamegraph-{}.svg", weight.name())));
         let config = Self {
@@ -149,6 +157,8 @@ impl ReportConfig {
             unfold: query.unfold,
             table_rows: query.table_rows.limit(),
             format: query.format,
+            counters: query.counters.is_asked(),
+            by: query.counters.metric(),
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             explain: query.explain,
             rows: query.rows.map(rows_file).transpose()?,
@@ -374,6 +384,21 @@ fn kernel_options(args: KernelArgs, input: &Path) -> Result<KernelOptions> {
     Ok(KernelOptions { kcore, vmlinux })
 }
 
+/// Counters are those of the calls of a function, and of our own decoder.
+///
+/// # Errors
+/// Wrong usage.
+pub(crate) fn check_counters(calls: &CallsArgs) -> Result<()> {
+    let message = if calls.functions.is_empty() {
+        "--counters and --by count what the calls of a function execute: name it with -f FUNC"
+    } else if calls.decoder == DecoderChoice::Libipt {
+        "--counters: libipt does not say what was executed between two branches; leave out --decoder libipt"
+    } else {
+        return Ok(());
+    };
+    Err(failure(Exit::Usage, message))
+}
+
 /// A file that was asked for by name must be there, and be what it is named for. In a directory it is called
 /// `kcore`.
 fn check_elf(option: &str, path: &Path) -> Result<()> {
@@ -450,9 +475,10 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_exit_2() {
-        let wrong: [fn(&mut QueryArgs); 5] = [
+        let wrong: [fn(&mut QueryArgs); 6] = [
             |q| q.calls.functions.clear(),
             |q| q.rows = Some("calls.txt".into()),
+            |q| (q.counters.counters, q.calls.decoder) = (true, DecoderChoice::Libipt),
             |q| q.max_loss = Some(101.0),
             |q| q.max_loss = Some(f64::NAN),
             |q| q.calls.symfs = Some("/no/such/dir".into()),

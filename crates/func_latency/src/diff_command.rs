@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::ledger::{AllCalls, OffCpuPart, Shift, Side};
-use analyzer::{ChildKind, Ledger, Node};
+use analyzer::{ChildKind, CountersAsked, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
 
@@ -92,9 +92,11 @@ impl Gathered {
         let (mut ledger, mut callees) = (Ledger::default(), Callees::default());
         let no_off_cpu = [base, these].map(|opened| opened.surroundings().no_off_cpu());
         let is_apart = no_off_cpu == [None; 2];
+        let is_counted = [base, these].iter().all(|opened| opened.counters_of_work().is_some());
         let mut add = |config, opened: &Opened<'_>, side, no_off_cpu| {
             let off_cpu = if is_apart { OffCpuPart::Apart(opened.schedule) } else { OffCpuPart::Inside };
-            let added = add(opened, (side, off_cpu), &mut ledger, &mut callees);
+            let counters = opened.counters_of_work().filter(|_| is_counted);
+            let added = add(opened, (side, off_cpu), counters, &mut ledger, &mut callees);
             named(config, added.map(|recorded| Recorded { no_off_cpu, ..recorded }))
         };
         let base = add(&config.base, base, Side::Base, no_off_cpu[0])?;
@@ -107,6 +109,7 @@ impl Gathered {
 fn add(
     opened: &Opened<'_>,
     (side, off_cpu): (Side, OffCpuPart<'_>),
+    counters: Option<CountersAsked>,
     ledger: &mut Ledger<usize>,
     callees: &mut Callees,
 ) -> Result<Recorded> {
@@ -117,7 +120,7 @@ fn add(
         let name = || callee_name(&names, node.kind, node.function);
         *places.entry((node.kind, node.function)).or_insert_with(|| callees.place((node.kind, name())))
     });
-    opened.trees(&mut calls)?;
+    opened.counted_trees(&mut calls, counters)?;
     let input = opened.config.input.display().to_string();
     Ok(Recorded { input, calls: calls.finish(), no_off_cpu: None })
 }

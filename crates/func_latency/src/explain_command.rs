@@ -80,7 +80,7 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let groups = Groups::choose(rows, of_args(slow)).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
-    opened.trees(&mut ledger)?;
+    opened.counted_trees(&mut ledger, opened.counters_of_work())?;
     let (ledger, clusters) = ledger.finish();
     let input = opened.config.input.display().to_string();
     let no_off_cpu = report.trace.no_off_cpu;

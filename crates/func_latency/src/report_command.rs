@@ -58,13 +58,17 @@ fn report(
     let Opened { config: calls, recording, image, .. } = *opened;
     config.check_outputs()?;
     let request = with_rows(config, opened.request()?);
+    let counters = config.counters.then(|| opened.counters());
+    let request = Request { counters, ..request };
     if let Some((weight, _)) = config.flamegraph {
         opened.check_weight(weight)?;
     }
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
     let mut rows = match &config.rows {
-        Some(target) if !calls.functions.is_empty() => Some(RowsWriter::new(target, &names)),
+        Some(target) if !calls.functions.is_empty() => {
+            Some(RowsWriter::new(target, &names).with_counters(counters))
+        }
         _ => None,
     };
     let mut wants = TreesWanted::of(config, &request);
@@ -103,6 +107,7 @@ fn report(
         srcline: config.srcline,
         unfold: config.unfold,
         table_rows: config.table_rows,
+        by: config.by,
     };
     let inside = wants.inside(&report, opened);
     write_report(config, &view, &inside)?;

@@ -26,5 +26,6 @@ pub(crate) fn row(tid: i32, number: u64, latency_ns: u64, status: Status) -> Cal
         aux_buffer: None,
         aux_offset: None,
         probed: None,
+        counted: None,
     }
 }

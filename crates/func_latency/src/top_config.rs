@@ -73,6 +73,7 @@ impl TopConfig {
             || flamegraph.is_some()
             || args.query.max_loss.is_some()
             || args.query.check
+            || args.query.counters.is_asked()
             || ancestor.is_some()
             || li.is_some()
             || ti.is_some();

@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::{Analysis, FoundPaths, Paths, Report};
+use analyzer::{Analysis, FoundPaths, Paths, Report, Request};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
@@ -76,8 +76,10 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
                 let is_csv = config.format == ExportFormat::Csv;
                 let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };
                 let target = RowsFile { path: path.clone(), form };
-                let mut rows = RowsWriter::new(&target, names);
-                let analysis = Analysis::new(&opened.request()?, opened.surroundings());
+                let counters = config.counters.then(|| opened.counters());
+                let mut rows = RowsWriter::new(&target, names).with_counters(counters);
+                let request = Request { counters, ..opened.request()? };
+                let analysis = Analysis::new(&request, opened.surroundings());
                 let mut analysis = analysis.giving_rows_to(&mut rows);
                 opened.decode(&mut analysis)?;
                 check_seen(opened, &analysis.finish())?;

@@ -6,7 +6,7 @@ use analyzer::CallId;
 use anyhow::Result;
 
 use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
-use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, input_path, rows_file};
+use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, check_counters, input_path, rows_file};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::Bound;
 use crate::output::{Asked, check_apart};
@@ -75,6 +75,8 @@ pub(crate) struct ExportConfig {
     pub(crate) output: PathBuf,
     /// Which time stacks have.
     pub(crate) weight: Weight,
+    /// Count what each call executes.
+    pub(crate) counters: bool,
     /// Which calls a timeline has.
     pub(crate) bound: Bound,
 }
@@ -90,10 +92,16 @@ impl ExportConfig {
         if args.calls.functions.is_empty() && !of_all {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
+        if args.counters {
+            check_counters(&args.calls)?;
+            if !matches!(args.format, ExportFormat::Csv | ExportFormat::Jsonl) {
+                return Err(failure(Exit::Usage, "--counters: only csv and jsonl have columns for them"));
+            }
+        }
         let calls = CallsConfig::new(input_path(args.input), args.calls)?;
         check_apart(&calls.inputs(), &[Asked { option: "-o", path: &args.output }])?;
-        let ExportArgs { format, output, weight, bound, .. } = args;
-        Ok(Self { calls, format, output, weight, bound: bound.bound() })
+        let ExportArgs { format, output, weight, counters, bound, .. } = args;
+        Ok(Self { calls, format, output, weight, counters, bound: bound.bound() })
     }
 }
 

@@ -129,7 +129,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 fn goldens_fit_the_schema() {
     let schema = Schema::open();
     let reports = ["report", "report-no-switches", "report-no-times", "top", "top-no-times"];
-    for name in reports.into_iter().chain(["explain-clusters", "modes", "diff"]) {
+    let others = ["counters", "explain-clusters", "explain-slower", "modes", "diff"];
+    for name in reports.into_iter().chain(others) {
         let document = serde_json::from_str(&read(&format!("tests/goldens/{name}.json"))).unwrap();
         assert_eq!(schema.check(&document), Ok(()), "{name}");
     }
@@ -143,9 +144,10 @@ fn what_the_commands_write_fits_the_schema() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &BUILD_ID);
     let schema = Schema::open();
-    let commands: [(&[&str], &str); 8] = [
+    let commands: [(&[&str], &str); 9] = [
         (&["report", "-f", "f", "--rows", "calls.jsonl"], "func_latency/3"),
         (&["report", "-f", "outer"], "func_latency/3"),
+        (&["report", "-f", "f", "--counters"], "func_latency/3"),
         (&["top"], "func_latency_top/1"),
         (&["show", "77-1", "-f", "f"], "func_latency_call/2"),
         (&["explain", "-f", "f"], "func_latency_explain/1"),

@@ -46,6 +46,7 @@ fn node(function: u32, start: u64, sum_ns: u64, off_cpu_ns: u64, size: usize) ->
         start: Ns(start),
         total: Total { count: 1, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
         error_ns: if function == 4 { 60 } else { 9 },
+        work: None,
         size,
     }
 }
@@ -96,6 +97,7 @@ fn opened() -> OpenedCall {
         aux_buffer: Some(0),
         aux_offset: Some(AuxOffset(0x40)),
         probed: None,
+        counted: None,
     };
     OpenedCall { row, tree: sample(), bytes: 4096, attempts: 1 }
 }

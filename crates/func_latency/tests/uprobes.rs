@@ -720,6 +720,8 @@ fn what_it_cannot_do_is_refused() {
         (of_own(&["-a", "main"]), "-a needs Intel PT"),
         (of_own(&["--follow"]), "do not take --follow"),
         (of_own(&["-F", "cpu"]), "-F needs Intel PT"),
+        (of_own(&["--counters"]), "--counters and --by need Intel PT"),
+        (of_own(&["--by", "ipc"]), "--counters and --by need Intel PT"),
         (of_own(&["--bundle", "nowhere"]), "--bundle"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));

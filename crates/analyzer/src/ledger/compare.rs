@@ -7,10 +7,12 @@
 use std::cmp::Reverse;
 use std::hash::Hash;
 
+use super::split::Ran;
 use super::totals::{Bounded, Totals};
 use super::variance::item;
-use super::{Ledger, Side, Spent};
+use super::{Ledger, Side, Spent, Split};
 use crate::place::ChildKind;
+use crate::work::Work;
 
 /// A difference of means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct Row {
     pub more_often: Option<Difference>,
     /// The rest: because each took longer. `None` without counts.
     pub each_longer: Option<Difference>,
+    /// What its running time became more by; `None`: of time that is no code's, or it is not known.
+    pub split: Option<Split>,
     /// Its share of the variance of all latencies that were compared; `None` if all are the same.
     pub variance_share: Option<f64>,
 }
@@ -126,6 +130,17 @@ impl Pair {
         let below = i128::from(self.calls.0) * i128::from(self.counts.1);
         Difference { ns, error_ns: rounded_up(of_these.saturating_add(of_base), below) }
     }
+
+    /// What the difference, `difference_ns`, is by what was executed: by these, and in the base.
+    pub(super) fn split(&self, difference_ns: i64, work: Option<(Work, Work)>) -> Option<Split> {
+        let (these, base) = work?;
+        let ran = |calls, sum_ns, error_ns, work| Ran { calls, sum_ns, error_ns, work };
+        Split::of(
+            difference_ns,
+            ran(self.calls.0, self.sums_ns.0, self.errors_ns.0, these),
+            ran(self.calls.1, self.sums_ns.1, self.errors_ns.1, base),
+        )
+    }
 }
 
 /// A fraction to the nearest integer; 0 if there is none.
@@ -177,13 +192,21 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         let mut rows: Vec<Row> = pairs
             .iter()
             .zip(shares)
-            .map(|((path, spent, pair), ns)| self.row(*path, *spent, pair, ns))
+            .map(|((path, spent, pair), ns)| {
+                let work = |totals: &Totals| match (*path, *spent) {
+                    (0, Spent::Running) => totals.own_work(),
+                    (path, Spent::Running) => totals.work(path),
+                    _ => None,
+                };
+                let split = pair.split(ns, work(&these).zip(work(&base)));
+                self.row((*path, *spent), pair, ns, split)
+            })
             .collect();
         rows.sort_by_key(|row| Reverse(row.difference.ns));
         Some(Comparison { calls, sums_ns: whole.sums_ns, errors_ns: whole.errors_ns, difference, rows })
     }
 
-    fn row(&self, path: usize, spent: Spent, pair: &Pair, ns: i64) -> Row {
+    fn row(&self, (path, spent): (usize, Spent), pair: &Pair, ns: i64, split: Option<Split>) -> Row {
         let is_counted = matches!(spent, Spent::Running | Spent::Kernel | Spent::Interrupts);
         Row {
             path,
@@ -194,6 +217,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             difference: Difference { ns, ..pair.difference() },
             more_often: is_counted.then(|| pair.more_often()),
             each_longer: is_counted.then(|| pair.each_longer(ns)),
+            split,
             variance_share: self.variance.share(item(path, spent)),
         }
     }

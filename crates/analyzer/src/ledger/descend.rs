@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use super::compare::Pair;
 use super::totals::{Bounded, Totals};
-use super::{Difference, Ledger, Row, Side, Spent};
+use super::{Difference, Ledger, Row, Side, Spent, Split};
 
 /// A callee on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Level {
     pub more_often: Difference,
     /// The rest: because each call took longer.
     pub each_longer: Difference,
+    /// What the running time that is looked at became more by, if that is known.
+    pub split: Option<Split>,
 }
 
 /// Why the way ends where it does.
@@ -58,6 +60,10 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             let of = |totals: &Totals| totals.get(path, row.spent);
             let pair = Pair::of(calls, counts, of(&totals.0), of(&totals.1));
             let difference = pair.difference();
+            let work = |path| match row.spent {
+                Spent::Running => totals.0.work(path).zip(totals.1.work(path)),
+                _ => None,
+            };
             Level {
                 path,
                 counts,
@@ -66,6 +72,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 difference,
                 more_often: pair.more_often(),
                 each_longer: pair.each_longer(difference.ns),
+                split: pair.split(difference.ns, work(path)),
             }
         };
         let mut last = level(0);

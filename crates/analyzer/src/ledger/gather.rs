@@ -96,6 +96,7 @@ fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> Call
         start: row.start_ns,
         total: Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns },
         error_ns: row.error_ns,
+        work: None,
         size: 1 + children.len(),
     };
     let callee = |child: &RowChild| {

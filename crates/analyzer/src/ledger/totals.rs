@@ -4,6 +4,7 @@ use std::hash::Hash;
 
 use super::{Ledger, Parts, Side, Spent, Sums};
 use crate::total::error_of_part;
+use crate::work::{Work, add_known};
 
 /// A sum of times, and the most by which it may differ from the true one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,9 @@ pub(super) struct Totals {
     parts: Vec<Parts>,
     /// The most by which each part may differ from the true one.
     errors: Vec<Parts>,
+    /// What was executed; `None`: not known.
+    work: Vec<Option<Work>>,
+    own_work: Option<Work>,
     /// All time of the calls.
     pub(super) whole: Bounded,
     /// What of it the function itself ran.
@@ -28,6 +32,16 @@ impl Totals {
     pub(super) fn get(&self, path: usize, spent: Spent) -> Bounded {
         let of = |parts: &[Parts]| parts.get(path).map_or(0, |parts| parts.get(spent));
         self.bounded(of(&self.parts), of(&self.errors))
+    }
+
+    /// What was executed on a path, with all that was called there, if that is known.
+    pub(super) fn work(&self, path: usize) -> Option<Work> {
+        self.work.get(path).copied().flatten()
+    }
+
+    /// What the function itself executed, if that is known.
+    pub(super) fn own_work(&self) -> Option<Work> {
+        self.own_work
     }
 
     /// What the function itself ran.
@@ -51,6 +65,8 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
         let sums: Vec<Sums> = self.paths.iter().map(|path| path.sums(side)).collect();
         let mut parts: Vec<Parts> = sums.iter().map(|sums| sums.own).collect();
         let mut errors = vec![Parts::default(); self.paths.len()];
+        let mut work: Vec<Option<Work>> = sums.iter().map(|sums| sums.work).collect();
+        let own_work = work.first().copied().flatten();
         let mut own = Bounded::default();
         for (at, (path, sums)) in self.paths.iter().zip(&sums).enumerate().rev() {
             let (Some(part), Some(error)) = (parts.get(at).copied(), errors.get_mut(at)) else { continue };
@@ -62,6 +78,10 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
                 parts.add(part);
                 errors.add(of_stays);
             }
+            let of_path = work.get(at).copied().flatten();
+            if let Some(of_caller) = path.caller.and_then(|caller| work.get_mut(caller)) {
+                add_known(of_caller, of_path);
+            }
             if path.caller.is_none_or(|caller| caller == 0) {
                 own.error_ns = own.error_ns.saturating_add(sums.error_ns);
             }
@@ -71,6 +91,6 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
             sum_ns: parts.first().map_or(0, |root| root.total()),
             error_ns: sums.first().map_or(0, |root| root.error_ns),
         };
-        Totals { parts, errors, whole, own }
+        Totals { parts, errors, work, own_work, whole, own }
     }
 }

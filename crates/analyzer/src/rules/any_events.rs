@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-fn random_script(seed: u64, with_filter: bool) -> String {
+pub(super) fn random_script(seed: u64, with_filter: bool) -> String {
     let mut random = Random(seed);
     let mut script = String::from(if with_filter { "filter\noff 100 140\noff 300\n" } else { "off 50 60\n" });
     let (mut now, mut earliest) = (0, 0);

@@ -9,7 +9,7 @@ use crate::ledger::{
 };
 use crate::modes::ModesOfCalls;
 use crate::tree::NESTED_MAX;
-use crate::{CallRow, ChildKey, FunctionReport, LatencyRange, Request, RowReasons};
+use crate::{CallRow, ChildKey, CountersAsked, FunctionReport, LatencyRange, Request, RowReasons};
 
 pub(super) fn rows(script: &str) -> Vec<CallRow> {
     analyse(script, Request { rows: true, ..Request::default() }).functions.remove(0).rows
@@ -28,7 +28,8 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
     let groups = Groups::choose(&rows(script), slow).unwrap();
     let schedule = schedule(script);
     let mut ledger = LedgerOfCalls::new(&groups, &schedule);
-    let _ = analyse_trees(script, Request::default(), &mut ledger);
+    let counters = Some(CountersAsked { kernel: false });
+    let _ = analyse_trees(script, Request { counters, ..Request::default() }, &mut ledger);
     let (ledger, _) = ledger.finish();
     let comparison = ledger.compare().unwrap();
     let whose = if groups.whose == Typical::SameCallers { "" } else { " of all callers" };
@@ -47,6 +48,13 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
             write!(line, " = {} + {}", more_often.ns, each_longer.ns).unwrap();
             assert_eq!(more_often.ns + each_longer.ns, row.difference.ns);
         }
+        if let Some(split) = row.split {
+            let parts = [split.more_instructions_ns, split.slower_instructions_ns];
+            let sum = parts.iter().sum::<i64>() + split.lower_frequency_ns.unwrap();
+            assert_eq!(sum, row.difference.ns, "the parts are the row");
+        }
+        let has_base = row.spent == Spent::Running && row.sums_ns.1 > 0;
+        assert_eq!(row.split.is_some(), has_base, "{line}");
         lines.push(line);
     }
     let sum: i64 = comparison.rows.iter().map(|row| row.difference.ns).sum();

@@ -8,6 +8,7 @@ mod causes;
 mod checks;
 mod clusters;
 mod completeness;
+mod counters;
 mod entry_and_exit;
 mod figures;
 mod gaps;

@@ -4,8 +4,9 @@
 //! Calls are 5 bytes long, so a call at `main+10` returns to `main+15`; system calls are 2.
 //!
 //! ```text
-//!   filter                    code outside ranges is hidden        (these five come first)
+//!   filter                    code outside ranges is hidden        (these come first)
 //!   stack_switches            the program may switch stacks
+//!   no_cyc                    cycles are not known, where counters are asked for
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
@@ -25,10 +26,10 @@
 use std::fmt::Write as _;
 
 use model::{
-    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Cpu, DigestSink, Digester,
-    EndKind, EventSink, EventTime, FunctionAt, FunctionId, FunctionKind, FunctionLookup, Gap, GapCause,
-    NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site, SpaceId, Svma, Target, Tid,
-    TraceEvent, Transfer, Waiting, WakerSeen, Waking,
+    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, Cpu, Cycles,
+    DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind,
+    FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site,
+    SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
@@ -261,6 +262,7 @@ struct Parsed {
     records: Vec<SidebandRecord>,
     request: Request,
     has_ip_filter: bool,
+    has_cyc: bool,
 }
 
 fn parse(script: &str, request: Request) -> Parsed {
@@ -270,11 +272,12 @@ fn parse(script: &str, request: Request) -> Parsed {
     if request.functions.is_empty() {
         request.functions = vec![id("f")];
     }
-    let (mut tid, mut space, mut has_ip_filter) = (Tid(7), SpaceId(0), false);
+    let (mut tid, mut space, mut has_ip_filter, mut has_cyc) = (Tid(7), SpaceId(0), false, true);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["filter"] => has_ip_filter = true,
+            ["no_cyc"] => has_cyc = false,
             ["stack_switches"] => request.stack_switches = true,
             ["code", "call", at, to] => {
                 let (at, to) = (address(at).0, address(to).0);
@@ -304,11 +307,26 @@ fn parse(script: &str, request: Request) -> Parsed {
             _ => panic!("what is {line}?"),
         }
     }
-    Parsed { program, events, records, request, has_ip_filter }
+    Parsed { program, events, records, request, has_ip_filter, has_cyc }
+}
+
+/// What a thread has executed by the time of an event: by each ns an instruction, two conditional branches
+/// and three instructions of the kernel; and a cycle, which is as certain as the time.
+fn counters_at(event: &TraceEvent, has_cyc: bool) -> Counters {
+    let EventTime { lo, point, hi } = event.time();
+    let executed = Executed {
+        instructions: point.0,
+        conditional_branches: 2 * point.0,
+        indirect_branches: point.0,
+        calls: point.0,
+        kernel_instructions: 3 * point.0,
+    };
+    let cycles = has_cyc.then_some(Cycles { lo: lo.0, point: point.0, hi: hi.0, ..Cycles::default() });
+    Counters { executed, cycles }
 }
 
 fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter } = parse(script, request);
+    let Parsed { program, events, records, request, has_ip_filter, has_cyc } = parse(script, request);
     let schedule = Schedule::new(&records);
     let around = Surroundings {
         code: &program,
@@ -332,7 +350,11 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         None => CheckedAnalysis::new(&request, around),
     };
     for (tid, space, event) in &events {
-        analysis.events(Pid(7), *tid, *space, &[*event]);
+        if analysis.wants_counters() {
+            analysis.counted(Pid(7), *tid, *space, &[*event], &[counters_at(event, has_cyc)]);
+        } else {
+            analysis.events(Pid(7), *tid, *space, &[*event]);
+        }
     }
     analysis.overflows(AuxOwner::Cpu(Cpu(0)), overflows);
     analysis.finish()
@@ -437,7 +459,7 @@ pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Pl
 /// Each node, indented by its depth: what it is, `start +total`, and what is not usual.
 pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
     let error = |ns: u64| if ns == 0 { String::new() } else { format!(" error {ns}") };
-    let line = |Step { node, depth, own, own_error_ns }: Step<'_>| {
+    let line = |Step { node, depth, own, own_error_ns, .. }: Step<'_>| {
         let (callee, total) = (callee_text(node.kind, node.function, node.site), node.total);
         let mut text = format!("{:1$}{callee} {2} +{3}", "", 2 * depth, node.start.0, total.sum_ns);
         text += &error(node.error_ns);

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::Node;
 use crate::children::ChildKey;
+use crate::work::add_known;
 
 /// Trees in one another.
 #[derive(Debug, Default)]
@@ -34,6 +35,7 @@ impl Merged {
             Some((known, _)) => {
                 known.total.add(node.total);
                 known.error_ns = known.error_ns.saturating_add(node.error_ns);
+                add_known(&mut known.work, node.work);
             }
             None => self.nodes.push((*node, caller)),
         }

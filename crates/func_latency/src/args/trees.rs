@@ -90,6 +90,9 @@ pub struct ExportArgs {
     /// Which time folded and flamegraph show
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub weight: Weight,
+    /// In csv and jsonl: columns of what each call executed (see `report --counters`)
+    #[arg(long)]
+    pub counters: bool,
     /// Which calls a timeline has.
     #[command(flatten)]
     pub bound: BoundArgs,

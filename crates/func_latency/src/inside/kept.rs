@@ -196,6 +196,7 @@ mod tests {
             start: call.start_ns,
             total: Total { count: 1, sum_ns, off_cpu_ns: None },
             error_ns: 0,
+            work: None,
             size,
         };
         let callees = (0..callees).map(|callee| node(10 + callee, 1, 1));

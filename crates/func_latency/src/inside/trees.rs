@@ -212,6 +212,7 @@ mod tests {
             start: Ns(start),
             total: Total { count: 1, sum_ns, off_cpu_ns: Some(0) },
             error_ns: u64::from(function),
+            work: None,
             size,
         };
         CallTree::new(nodes.iter().map(node).collect())

@@ -8,6 +8,7 @@ use model::NoOffCpu;
 use serde::Serialize;
 
 use super::ledger::json::{Cause, Entry, NotCompared};
+use super::ledger::split;
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
 use super::table::{Align, Table};
@@ -127,6 +128,9 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
     let cause = text::cause(ledger).filter(|_| difference.verdict() == Verdict::Exceeds);
     if let Some((what, of)) = cause {
         writeln!(out, "Most of it: {what}\n  {of}")?;
+        if let Some(nature) = ledger.cause.as_ref().and_then(|cause| cause.nature) {
+            writeln!(out, "  {}", split::sentence(&nature, false))?;
+        }
     }
     text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
 }
@@ -134,7 +138,7 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
 /// Whether the difference is chance.
 fn write_shift(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
     let Difference { ledger, shift, .. } = difference;
-    let more = text::difference(ledger.comparison.difference);
+    let more = ledger::difference(ledger.comparison.difference);
     let verdict = difference.verdict();
     let than = match verdict {
         Verdict::DoesNotExceed if shift.verdict() == Verdict::Exceeds => {

@@ -26,10 +26,10 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(buckets: &[Bucket]) -> Self {
+    fn of(buckets: &[Bucket], unit: &str) -> Self {
         let digits = |of: fn(&Bucket) -> u64| buckets.iter().map(of).max().unwrap_or(0).to_string().len();
         let has_off_cpu = buckets.iter().any(|bucket| bucket.off_cpu_count.is_some());
-        let low = digits(|bucket| bucket.low_ns).max("ns".len());
+        let low = digits(|bucket| bucket.low_ns).max(unit.len());
         let high = digits(last_ns);
         let count = digits(|bucket| bucket.count).max("count".len());
         let off_cpu = digits(|bucket| bucket.off_cpu_count.unwrap_or(0)).max("off-CPU".len());
@@ -43,14 +43,14 @@ impl Columns {
         self.bar.checked_sub(2).map_or(String::new(), |inside| bar(count, most, inside))
     }
 
-    fn title(&self, has_off_cpu: bool) -> String {
+    fn title(&self, unit: &str, has_off_cpu: bool) -> String {
         let Self { low, high, count, off_cpu, bar } = *self;
         let distribution = if bar > 0 { "distribution" } else { "" };
         let of_off_cpu = format!(" {:<off_cpu$} {distribution}", "off-CPU");
         let of_off_cpu = if has_off_cpu { of_off_cpu.as_str() } else { "" };
         let title = format!(
             "  {:>low$}    {:<high$} : {:<count$} {distribution:<bar$}{of_off_cpu}",
-            "ns", "", "count"
+            unit, "", "count"
         );
         title.trim_end().to_owned()
     }
@@ -66,11 +66,19 @@ fn last_ns(bucket: &Bucket) -> u64 {
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, buckets: &[Bucket]) -> io::Result<()> {
-    let columns = Columns::of(buckets);
+    write_by(out, buckets, "ns")
+}
+
+/// Writes a histogram of another number than ns.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_by(out: &mut dyn Write, buckets: &[Bucket], unit: &str) -> io::Result<()> {
+    let columns = Columns::of(buckets, unit);
     let Columns { low, high, count, off_cpu, bar } = columns;
     let most = buckets.iter().map(|b| b.count).max().unwrap_or(0);
     let most_off = buckets.iter().filter_map(|b| b.off_cpu_count).max().unwrap_or(0);
-    writeln!(out, "{}", columns.title(buckets.iter().any(|b| b.off_cpu_count.is_some())))?;
+    writeln!(out, "{}", columns.title(unit, buckets.iter().any(|b| b.off_cpu_count.is_some())))?;
     for b in buckets {
         let of_count = columns.bar(b.count, most);
         let mut line =

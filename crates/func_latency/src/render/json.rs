@@ -13,6 +13,7 @@ use analyzer::{
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
 
+use super::counters::{Counters, Numbers};
 use super::json_causes::Causes;
 use super::json_loss::Loss;
 use super::names::{caller_name, child_name};
@@ -84,6 +85,9 @@ struct Function {
     with_open_ns: Option<WithOpen>,
     /// Null: nobody looked.
     off_cpu_causes: Option<Causes>,
+    /// What the counted calls executed; not there if that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<Counters>,
 }
 
 /// Bound of the difference between printed and true latency, over the counted calls.
@@ -200,6 +204,9 @@ struct Child {
     error_sum: Option<u64>,
     off_cpu_sum: Option<u64>,
     cpu_percent: Option<f64>,
+    /// What it executed; not there if that was not asked for, and not of open calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<Numbers>,
 }
 
 #[derive(Serialize)]
@@ -214,6 +221,8 @@ struct CallerEntry {
     off_cpu_ns: Option<Figures>,
     error_ns: Option<Error>,
     bounds_ns: Option<Bounds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<Counters>,
 }
 
 /// Calls that were not seen from entry to end, without those inside of another one.
@@ -300,6 +309,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         slices: report.sliced.as_ref().map(slices),
         with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
+        counters: report.counters.as_ref().map(Counters::of),
     }
 }
 
@@ -401,6 +411,7 @@ fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
         error_sum: view.timed(row.error_ns),
         off_cpu_sum: row.total.off_cpu_ns,
         cpu_percent: row.cpu_percent,
+        counters: row.counted.as_ref().map(|counted| Numbers::of(Some(counted), view.counts_kernel())),
     };
     rows.iter().map(child).collect()
 }
@@ -418,6 +429,7 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         off_cpu_ns: caller.off_cpu.as_ref().map(figures),
         error_ns: view.timed(error(&caller.error, caller.latency.count)),
         bounds_ns: view.timed(bounds(&caller.error)),
+        counters: caller.counters.as_ref().map(Counters::of),
     }
 }
 

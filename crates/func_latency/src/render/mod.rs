@@ -1,5 +1,6 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod counters;
 pub mod diff;
 pub mod explain;
 pub mod graph;
@@ -23,7 +24,7 @@ mod tree_lines;
 pub mod units;
 mod wrappers;
 
-use analyzer::Report;
+use analyzer::{Metric, Report};
 use model::ClockOffsets;
 
 pub use names::Names;
@@ -59,6 +60,8 @@ pub struct View<'a> {
     pub unfold: bool,
     /// Which rows of the text's tables are printed.
     pub table_rows: RowLimit,
+    /// What histograms of the text are of; `None`: latency.
+    pub by: Option<Metric>,
 }
 
 /// [`View::decoder`] of calls that probes have timed.
@@ -73,6 +76,12 @@ impl View<'_> {
     /// A value that follows from times; `None`: no time is known.
     pub(crate) fn timed<T>(&self, value: T) -> Option<T> {
         self.report.trace.no_times.is_none().then_some(value)
+    }
+
+    /// Instructions of the kernel were counted, too.
+    pub(crate) fn counts_kernel(&self) -> bool {
+        let counters = self.report.functions.iter().filter_map(|function| function.counters.as_ref());
+        counters.into_iter().any(|counters| counters.get(Metric::KernelInstructions).is_some())
     }
 
     /// Inlined instances of the function with this index.

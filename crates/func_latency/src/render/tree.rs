@@ -196,7 +196,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
 }
 
 fn node(view: &View<'_>, step: &Step<'_>) -> Value {
-    let Step { node, depth, own, own_error_ns } = step;
+    let Step { node, depth, own, own_error_ns, .. } = step;
     let Total { count, sum_ns, off_cpu_ns } = node.total;
     json!({
         "depth": depth,

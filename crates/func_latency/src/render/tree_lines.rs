@@ -32,7 +32,7 @@ pub(super) struct Line<'t> {
 
 impl<'t> Line<'t> {
     /// Of one call.
-    pub(super) fn of(Step { node, depth, own, own_error_ns }: Step<'t>) -> Self {
+    pub(super) fn of(Step { node, depth, own, own_error_ns, .. }: Step<'t>) -> Self {
         Self {
             depth,
             first: node,

@@ -248,6 +248,10 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
             "-F needs Intel PT: uprobes see no call trees; without it they time the calls of -f",
         ),
         (
+            report.counters,
+            "--counters and --by need Intel PT: uprobes see when calls begin and end, and no instruction between",
+        ),
+        (
             config.bundle.is_some(),
             "--bundle: uprobes make no recording; --format json and --rows keep what they see",
         ),

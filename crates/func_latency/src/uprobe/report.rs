@@ -42,6 +42,7 @@ pub(super) fn request(config: &ReportConfig, target: &Target, code: &LiveCode, w
         rows: false,
         row_children: false,
         stack_switches: !code.image.stack_switchers().is_empty(),
+        counters: None,
     };
     let request = with_rows(config, request);
     // What is explained by rows needs them.
@@ -145,6 +146,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
         table_rows: config.table_rows,
+        by: None,
     };
     rows.and(write_report(config, &view, &[]))?;
     if config.explain {

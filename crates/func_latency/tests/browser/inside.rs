@@ -57,6 +57,7 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
         start: Ns(start),
         total,
         error_ns,
+        work: None,
         size,
     };
     let of_row = Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };

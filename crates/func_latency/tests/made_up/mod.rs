@@ -144,6 +144,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         row_reasons: RowReasons::default(),
         overfull: None,
         sliced: None,
+        counters: None,
     }
 }
 
@@ -222,6 +223,7 @@ fn one_call(
         aux_buffer: Some(0),
         aux_offset: Some(AuxOffset(start)),
         probed: None,
+        counted: None,
     };
     (row, children)
 }
@@ -242,5 +244,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         srcline: false,
         unfold: false,
         table_rows: RowLimit::default(),
+        by: None,
     }
 }

@@ -4,7 +4,8 @@ use analyzer::branch_path::{BranchPath, Kept, OwnBranches, Step, To};
 use analyzer::ledger::{AllCalls, Groups, LedgerOfCalls, OffCpuPart, Shift, Side, Slow};
 use analyzer::modes::ModesOfCalls;
 use analyzer::{
-    CallRow, CallTree, Caller, ChildKind, LatencyRange, Ledger, Node, Place, Status, Total, TreeSink,
+    CallRow, CallTree, Caller, ChildKind, CycleCount, LatencyRange, Ledger, Node, Place, Status, Total,
+    TreeSink, Work,
 };
 use func_latency::render::explain::{Branches, Explanation, Part, json, text};
 use func_latency::render::ledger::{Callee, LedgerView};
@@ -43,6 +44,7 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
         start: row.start_ns,
         total: Total { count: 1, sum_ns: latency_ns, off_cpu_ns: Some(0) },
         error_ns: row.error_ns,
+        work: None,
         size: 2 + usize::from(call.syscall_ns > 0),
     };
     let below = |kind, function, svma, count, sum_ns| Node {
@@ -59,6 +61,29 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
         nodes.push(below(ChildKind::Syscall, 0, 0x30, 1, call.syscall_ns));
     }
     (row, CallTree::new(nodes))
+}
+
+/// A call whose own code has so many instructions and cycles; each callee has 400 of either.
+fn with_work(
+    (row, tree): (CallRow, CallTree),
+    instructions: u64,
+    cycles: Option<u64>,
+) -> (CallRow, CallTree) {
+    let work = |instructions, cycles: Option<u64>| {
+        let cycles = cycles.map(|count| CycleCount { count, error: 3 });
+        Some(Work { instructions, cycles })
+    };
+    let callees = tree.nodes()[1].total.count * 400;
+    let of_callees = cycles.map(|_| callees);
+    let nodes = tree.nodes().iter().enumerate().map(|(number, node)| {
+        let work = match number {
+            0 => work(instructions + callees, cycles.map(|cycles| cycles + callees)),
+            1 => work(callees, of_callees),
+            _ => work(0, cycles.map(|_| 0)),
+        };
+        Node { work, ..*node }
+    });
+    (row, CallTree::new(nodes.collect()))
 }
 
 /// 200 calls, of which a few are slow.
@@ -139,6 +164,35 @@ fn the_same_path_that_only_takes_longer_is_called_that() {
     let slow: Vec<(u64, Made)> = [10, 50, 90, 130].map(|number| (number, own)).into();
     let (text, _) = explained(&calls(&slow), 3000, &[2]);
     check_golden("explain-only-slower.txt", text.as_bytes());
+}
+
+/// It was said that a function "takes longer itself".
+#[test]
+fn slower_work_is_told_from_more_work_and_from_a_slower_clock() {
+    let own = Made { own_ns: 5000, ..TYPICAL };
+    let slow: Vec<(u64, Made)> = [10, 50, 90, 130].map(|number| (number, own)).into();
+    let explained_with = |instructions: u64, cycles: Option<u64>, trips: usize| {
+        let work = |(number, call)| match slow.iter().any(|(slow, _)| *slow == number) {
+            true => with_work(call, instructions, cycles),
+            false => with_work(call, 2000, cycles.map(|_| 3000)),
+        };
+        let calls: Vec<_> = (0..).zip(calls(&slow)).map(work).collect();
+        explained(&calls, 3000, &[trips])
+    };
+    let (slower, json) = explained_with(2000, Some(14_700), 2);
+    check_golden("explain-slower.txt", slower.as_bytes());
+    check_golden("explain-slower.json", &json);
+    let says = |text: &str, what: &str| assert!(text.contains(what), "{text}");
+    says(&slower, "the same path, 4.9 times the cycles: caches, memory, a neighbour on the core");
+    let (other_path, _) = explained_with(2000, Some(14_700), 3);
+    says(&other_path, "  as many instructions, 4.9 times the cycles: caches, memory");
+    let (more, _) = explained_with(9800, Some(14_700), 3);
+    says(&more, "  more work: 4.9 times the instructions");
+    let (clock, _) = explained_with(2000, Some(3000), 2);
+    says(&clock, "  each cycle took 4.9 times as long: a lower frequency, or a core that was taken away");
+    let (no_cyc, _) = explained_with(2000, None, 2);
+    says(&no_cyc, "  the same path, 4.9 times the time: caches, memory");
+    says(&no_cyc, "without CYC packets a lower frequency is among the slower instructions");
 }
 
 #[test]

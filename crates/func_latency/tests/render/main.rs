@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod counters;
 mod explain;
 #[path = "../golden/mod.rs"]
 mod golden;

@@ -70,6 +70,7 @@ pub(crate) fn child(
         total: Total { count, sum_ns, off_cpu_ns: Some(off_cpu_ns) },
         error_ns: 0,
         cpu_percent: Some((sum_ns - off_cpu_ns) as f64 / 10_000.0),
+        counted: None,
     }
 }
 
@@ -110,6 +111,7 @@ pub(crate) fn caller(
         error: error(latency),
         histogram: histogram(&durations(latency), Some(&durations(off_cpu))),
         children: children.to_vec(),
+        counters: None,
     }
 }
 
@@ -137,6 +139,7 @@ pub(crate) fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64,
         aux_buffer: known.then_some(2),
         aux_offset: Some(AuxOffset(0x1234)),
         probed: None,
+        counted: None,
     }
 }
 
@@ -190,6 +193,7 @@ pub(crate) fn function() -> FunctionReport {
         row_reasons: RowReasons::default(),
         overfull: None,
         sliced: None,
+        counters: None,
     }
 }
 
@@ -257,6 +261,7 @@ pub(crate) fn empty_function() -> FunctionReport {
         row_reasons: RowReasons::default(),
         overfull: None,
         sliced: None,
+        counters: None,
     }
 }
 
@@ -351,5 +356,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         srcline: false,
         unfold: false,
         table_rows: RowLimit::default(),
+        by: None,
     }
 }

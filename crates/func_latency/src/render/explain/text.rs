@@ -7,8 +7,8 @@ use analyzer::branch_path::Trips;
 use analyzer::ledger::Typical;
 
 use super::{Branches, CLUSTERS, Explanation, Part};
-use crate::render::ledger::text::{Titles, difference};
-use crate::render::ledger::{self, LedgerView, mean_within};
+use crate::render::ledger::text::Titles;
+use crate::render::ledger::{self, LedgerView, difference, mean_within, split};
 use crate::render::names::file_name;
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, grouped, mean_duration};
@@ -128,6 +128,10 @@ fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()>
 fn cause(out: &mut dyn Write, title: &str, part: &Part) -> io::Result<()> {
     let Some((what, of)) = ledger::text::cause(&part.ledger) else { return Ok(()) };
     writeln!(out, "\n{title}: {what}\n  {of}; the slow calls are outliers ({})", reach(part))?;
+    let nature = part.ledger.cause.as_ref().and_then(|cause| cause.nature);
+    if let Some(nature) = nature {
+        return writeln!(out, "  {}", split::sentence(&nature, part.is_only_slower()));
+    }
     if part.is_only_slower() {
         writeln!(
             out,

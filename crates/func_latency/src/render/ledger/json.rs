@@ -5,6 +5,7 @@
 use analyzer::ledger::{End, LeftOut, Level, Row};
 use serde::Serialize;
 
+use super::split::{self, Parts};
 use super::{Callee, LedgerView};
 
 /// A row.
@@ -29,6 +30,9 @@ pub struct Entry<'a> {
     each_longer_ns: Option<i64>,
     each_longer_error_ns: Option<u64>,
     variance_share: Option<f64>,
+    /// What running time became more by; not there if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<Parts>,
 }
 
 /// Where most of the difference arises.
@@ -40,6 +44,10 @@ pub struct Cause<'a> {
     why: &'static str,
     /// From the function down.
     path: Vec<OnPath<'a>>,
+    /// `more_instructions`, `slower_instructions` or `lower_frequency`: what more than half of it is; not
+    /// there if none is, or if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nature: Option<&'static str>,
 }
 
 /// A callee on the way.
@@ -61,6 +69,8 @@ struct OnPath<'a> {
     more_often_error_ns: u64,
     each_longer_ns: i64,
     each_longer_error_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<Parts>,
 }
 
 /// Calls that are not compared.
@@ -104,20 +114,22 @@ fn entry<'a>(row: &Row, callee: &'a Callee) -> Entry<'a> {
         each_longer_ns: row.each_longer.map(|part| part.ns),
         each_longer_error_ns: row.each_longer.map(|part| part.error_ns),
         variance_share: row.variance_share,
+        split: row.split.as_ref().map(Parts::from),
     }
 }
 
 /// The cause.
 #[must_use]
 pub fn cause(view: &LedgerView) -> Option<Cause<'_>> {
-    let super::Cause { row, descent, callees } = view.cause.as_ref()?;
+    let super::Cause { row, descent, callees, nature } = view.cause.as_ref()?;
     let why = match descent.end {
         End::MoreOften => "more_often",
         End::Own => "own",
         End::Several => "several",
     };
     let path = descent.levels.iter().zip(callees).map(|(level, callee)| on_path(level, callee)).collect();
-    Some(Cause { row: *row, why, path })
+    let nature = nature.as_ref().map(|nature| split::name(nature.most));
+    Some(Cause { row: *row, why, path, nature })
 }
 
 fn on_path<'a>(level: &Level, callee: &'a Callee) -> OnPath<'a> {
@@ -138,5 +150,6 @@ fn on_path<'a>(level: &Level, callee: &'a Callee) -> OnPath<'a> {
         more_often_error_ns: level.more_often.error_ns,
         each_longer_ns: level.each_longer.ns,
         each_longer_error_ns: level.each_longer.error_ns,
+        split: level.split.as_ref().map(Parts::from),
     }
 }

@@ -1,14 +1,18 @@
 //! What makes the difference between two groups of calls: as text and as JSON.
 
 pub mod json;
+pub(crate) mod split;
 pub mod text;
 
 use std::hash::Hash;
 
-use analyzer::ledger::{Comparison, Descent, Level, Row, Spent};
+use analyzer::ledger::{Comparison, Descent, Difference, End, Level, MostOf, Row, Spent};
 use analyzer::{ChildKind, Ledger};
 
-use super::units::mean_duration_within;
+use super::units::{mean_duration_within, signed_within};
+
+/// Rows that are listed one by one; of more, those that have least of the difference are one row.
+const ROWS: usize = 20;
 
 /// A callee, as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,17 @@ pub struct Cause {
     pub descent: Descent,
     /// Who is on it.
     pub callees: Vec<Callee>,
+    /// What most of it is: more work, slower work, a slower clock; `None`: none of these alone, or not known.
+    pub nature: Option<Nature>,
+}
+
+/// What more than half of a cause is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nature {
+    /// The part.
+    pub most: MostOf,
+    /// Calls execute as many instructions in both groups, but for one in a hundred.
+    pub as_many_instructions: bool,
 }
 
 impl LedgerView {
@@ -79,7 +94,15 @@ impl LedgerView {
             let descent = ledger.descend(leading);
             let callees = descent.levels.iter().map(|level| callee(level.path)).collect();
             let row = comparison.rows.iter().position(|row| row == leading).unwrap_or(0);
-            Cause { row, descent, callees }
+            let nature = match (descent.end, descent.levels.last()) {
+                (End::MoreOften, _) => None,
+                // The function's own code: its level has what it called, too.
+                (_, Some(last)) if last.path != 0 => last.split.as_ref().and_then(|split| {
+                    split::nature(split, last.difference.ns, comparison.calls, last.sums_ns)
+                }),
+                _ => split::nature_of(leading, comparison.calls),
+            };
+            Cause { row, descent, callees, nature }
         });
         Self { comparison, callees, cause }
     }
@@ -96,6 +119,12 @@ fn each(level: &Level) -> (Option<String>, Option<String>) {
     let Level { counts, sums_ns, errors_ns, .. } = *level;
     let mean = |sum_ns, error_ns, count| (count > 0).then(|| mean_within(sum_ns, error_ns, count));
     (mean(sums_ns.0, errors_ns.0, counts.0), mean(sums_ns.1, errors_ns.1, counts.1))
+}
+
+/// In ns, with no digit below its error.
+#[must_use]
+pub fn difference(Difference { ns, error_ns }: Difference) -> String {
+    signed_within(ns, error_ns)
 }
 
 /// The mean of `count` durations, with no digit below its error.

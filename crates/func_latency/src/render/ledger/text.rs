@@ -4,13 +4,11 @@ use std::io::{self, Write};
 
 use analyzer::ledger::{Difference, End, LeftOut, Row, Spent};
 
-use super::{Cause, LedgerView, each, mean_within};
+use super::{Cause, LedgerView, ROWS, difference, each, mean_within, split};
 use crate::render::table::{Align, Table, bar};
-use crate::render::units::{counted, grouped, signed_percent_within, signed_within};
+use crate::render::units::{counted, grouped, signed_percent_within};
 
 const BAR: usize = 20;
-/// Rows that are listed one by one; of more, those that have least of the difference are one row.
-const ROWS: usize = 20;
 
 /// Titles of the columns that say how often a call of each group called something.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +22,7 @@ pub struct Titles {
 /// What is different, and where, in a sentence; and how much of the difference that is.
 #[must_use]
 pub fn cause(view: &LedgerView) -> Option<(String, String)> {
-    let Cause { row, descent, callees } = view.cause.as_ref()?;
+    let Cause { row, descent, callees, .. } = view.cause.as_ref()?;
     let row = view.comparison.rows.get(*row)?;
     let (last, callee) = (descent.levels.last()?, callees.last()?);
     let name = &callee.name;
@@ -76,6 +74,7 @@ pub fn cause(view: &LedgerView) -> Option<(String, String)> {
 /// What `out` says.
 pub fn write(out: &mut dyn Write, view: &LedgerView, titles: Titles, width: usize) -> io::Result<()> {
     rows(out, view, width)?;
+    split::write(out, view, width)?;
     match &view.cause {
         Some(cause) => way(out, view, cause, titles, width),
         None => Ok(()),
@@ -161,7 +160,7 @@ fn way(
     titles: Titles,
     width: usize,
 ) -> io::Result<()> {
-    let Cause { row, descent, callees } = cause;
+    let Cause { row, descent, callees, .. } = cause;
     if descent.levels.len() < 2 {
         return Ok(());
     }
@@ -214,12 +213,6 @@ pub fn left_out(left_out: &LeftOut) -> Option<String> {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let list: Vec<String> = counts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
     (!list.is_empty()).then(|| list.join(", "))
-}
-
-/// In ns, with no digit below its error.
-#[must_use]
-pub fn difference(Difference { ns, error_ns }: Difference) -> String {
-    signed_within(ns, error_ns)
 }
 
 fn percent(share: f64) -> String {

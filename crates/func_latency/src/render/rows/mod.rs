@@ -4,12 +4,13 @@ mod sorted_lines;
 
 use std::io::{self, Write};
 
-use analyzer::{CallRow, FunctionReport, Reason, Report, RowSink};
+use analyzer::{CallRow, CountersAsked, FunctionReport, Metric, Reason, Report, RowSink};
 use anyhow::{Context, Result};
 use model::Tid;
 use serde::Serialize;
 
 use super::Names;
+use super::counters::Numbers;
 use super::names::{caller_name, reason_name};
 use crate::config::{RowsFile, RowsForm};
 use crate::output;
@@ -86,6 +87,15 @@ impl Row {
     }
 }
 
+/// A row as a line of JSON, with what the call executed.
+#[derive(Serialize)]
+struct CountedLine<'r> {
+    #[serde(flatten)]
+    row: &'r Row,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
 /// So many bytes of rows are in memory; what is more waits on disk.
 const BOUND: usize = 64 << 20;
 
@@ -93,6 +103,7 @@ const BOUND: usize = 64 << 20;
 pub struct RowsWriter<'n> {
     target: &'n RowsFile,
     names: &'n dyn Names,
+    counters: Option<CountersAsked>,
     line: Vec<u8>,
     lines: SortedLines,
     failed: Option<io::Error>,
@@ -109,12 +120,19 @@ impl<'n> RowsWriter<'n> {
     #[must_use]
     pub fn with_bound(target: &'n RowsFile, names: &'n dyn Names, bound: usize) -> Self {
         let lines = SortedLines::new(bound, output::directory(&target.path).to_owned());
-        Self { target, names, line: vec![], lines, failed: None }
+        Self { target, names, counters: None, line: vec![], lines, failed: None }
+    }
+
+    /// With columns of what each call executed, if that is asked for.
+    #[must_use]
+    pub fn with_counters(self, counters: Option<CountersAsked>) -> Self {
+        Self { counters, ..self }
     }
 
     fn add(&mut self, function: usize, call: &CallRow, waited_for: Option<&Reason>) -> io::Result<()> {
         self.line.clear();
-        write_row(&mut self.line, self.target.form, &Row::new(self.names, call, waited_for))?;
+        let row = Row::new(self.names, call, waited_for);
+        write_row(&mut self.line, self.target.form, &row, numbers(self.counters, call))?;
         let Tid(tid) = call.tid;
         let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
         let place = thread << 32 | u64::from(call.depth);
@@ -126,7 +144,7 @@ impl<'n> RowsWriter<'n> {
     /// # Errors
     /// It could not be created or written, or rows could not wait on disk.
     pub fn finish(self) -> Result<()> {
-        let Self { target, lines, failed, .. } = self;
+        let Self { target, counters, lines, failed, .. } = self;
         if let Some(error) = failed {
             return Err(error).with_context(|| {
                 format!(
@@ -136,7 +154,7 @@ impl<'n> RowsWriter<'n> {
             });
         }
         output::write_file(&target.path, |out| {
-            write_header(out, target.form)?;
+            write_header(out, target.form, counters.is_some())?;
             lines.write(out)
         })
     }
@@ -163,7 +181,8 @@ pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Resu
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn Names) -> io::Result<()> {
-    write_header(out, form)?;
+    let has_counters = report.functions.iter().any(|function| function.counters.is_some());
+    write_header(out, form, has_counters)?;
     report.functions.iter().try_for_each(|function| write_rows_of(out, form, function, names))
 }
 
@@ -173,31 +192,48 @@ fn write_rows_of(
     function: &FunctionReport,
     names: &dyn Names,
 ) -> io::Result<()> {
+    let counters = function
+        .counters
+        .as_ref()
+        .map(|counters| CountersAsked { kernel: counters.get(Metric::KernelInstructions).is_some() });
     let mut rows = function.rows.iter().enumerate();
     rows.try_for_each(|(number, call)| {
         let waited_for = function.row_reasons.longest_of(number);
-        write_row(out, form, &Row::new(names, call, waited_for))
+        write_row(out, form, &Row::new(names, call, waited_for), numbers(counters, call))
     })
 }
 
-fn write_header(out: &mut dyn Write, form: RowsForm) -> io::Result<()> {
+/// What a call executed, if that was asked for: nulls of a call that was not seen whole.
+fn numbers(counters: Option<CountersAsked>, call: &CallRow) -> Option<Numbers> {
+    counters.map(|asked| Numbers::of(call.counted.as_ref(), asked.kernel))
+}
+
+fn write_header(out: &mut dyn Write, form: RowsForm, has_counters: bool) -> io::Result<()> {
+    let more = if has_counters { &Numbers::NAMES[..] } else { &[] };
     match form {
         RowsForm::JsonLines => Ok(()),
-        RowsForm::Csv => writeln!(out, "{}", COLUMNS.join(",")),
+        RowsForm::Csv => writeln!(out, "{}", [&COLUMNS, more].concat().join(",")),
     }
 }
 
 /// Writes a row and the end of its line.
-fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row) -> io::Result<()> {
+fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row, numbers: Option<Numbers>) -> io::Result<()> {
     match form {
         RowsForm::JsonLines => {
-            serde_json::to_writer(&mut out, row)?;
+            match numbers {
+                Some(numbers) => serde_json::to_writer(&mut out, &CountedLine { row, numbers })?,
+                None => serde_json::to_writer(&mut out, row)?,
+            }
             out.write_all(b"\n")
         }
         RowsForm::Csv => {
             let mut csv =
                 csv::WriterBuilder::new().has_headers(false).buffer_capacity(LINE_BYTES).from_writer(out);
-            csv.serialize(row).map_err(io_error)?;
+            match numbers {
+                Some(numbers) => csv.serialize((row, numbers)),
+                None => csv.serialize(row),
+            }
+            .map_err(io_error)?;
             csv.flush()
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{Caller, CallerReport, ChildRow, FunctionReport};
+use analyzer::{Caller, CallerReport, ChildRow, Counted, FunctionReport};
 
 use super::figures::{Figures, OffCpuFigures};
-use super::{children, rule, uncertain};
+use super::{children, counters, rule, uncertain};
 use crate::printable::printable;
 use crate::render::names::caller_name;
 use crate::render::table::{Align, Table, bar};
@@ -58,6 +58,16 @@ impl Group<'_> {
         // Not `sum`: that of nothing is -0.0.
         let mut children = self.sites.iter().flat_map(|s| &s.children);
         children.try_fold(0.0, |sum, child| Some(sum + child.cpu_percent?))
+    }
+
+    /// What its calls executed, if they were counted.
+    fn executed(&self) -> Option<Counted> {
+        let mut sum = Counted::default();
+        self.sites.iter().try_for_each(|site| {
+            sum.add(&site.counters.as_ref()?.sum);
+            Some(())
+        })?;
+        Some(sum)
     }
 
     /// The title in brackets, which names such as `[signal]` have already.
@@ -142,6 +152,9 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
+    if groups.iter().any(|group| group.executed().is_some()) {
+        titles.extend(counters::titles());
+    }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
     let (groups, left_out) = view.table_rows.split(groups, Group::sum_ns, whole);
@@ -149,6 +162,7 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
         let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
         cells.extend(group.off_cpu_average());
         cells.extend(group.cpu_percent().map(percent));
+        cells.extend(group.executed().iter().flat_map(|sum| counters::cells(sum, group.calls())));
         cells.extend([
             duration(group.sum_ns()),
             percent(share(group.sum_ns(), whole)),
@@ -175,7 +189,12 @@ fn section(
     }
     let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
     uncertain::histogram(out, group.sites.iter().map(|s| s.error.shorter).sum(), group.calls())?;
-    histogram::write(out, &buckets)?;
+    match view.by {
+        Some(metric) => {
+            counters::histogram(out, group.sites.iter().map(|site| site.counters.as_ref()), metric)?;
+        }
+        None => histogram::write(out, &buckets)?,
+    }
     writeln!(out)?;
     match group.sites.as_slice() {
         [site] => {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{ChildKind, ChildRow, Place, Total};
+use analyzer::{ChildKind, ChildRow, Counted, Place, Total};
 use model::FunctionId;
 
+use super::counters;
 use crate::render::View;
 use crate::render::names::child_name;
 use crate::render::table::{Align, Table, bar};
@@ -104,6 +105,9 @@ pub(super) fn write(
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
+    if rows.iter().any(|folded| folded.row.counted.is_some()) {
+        titles.extend(counters::titles());
+    }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
     let (rows, left_out) = view.table_rows.split(&rows, Folded::sum_ns, whole);
@@ -114,6 +118,7 @@ pub(super) fn write(
         cells.extend([average(row), grouped(total.count)]);
         cells.extend(total.off_cpu_ns.map(|off_cpu_ns| mean(off_cpu_ns, total.count)));
         cells.extend(row.cpu_percent.map(|cpu_percent| percent_within(cpu_percent, cpu_error(cpu_percent))));
+        cells.extend(row.counted.iter().flat_map(|counted| counters::cells(counted, total.count)));
         cells.extend([
             duration_within(total.sum_ns, row.error_ns),
             percent_within(share(total.sum_ns, whole), share(row.error_ns, whole)),
@@ -163,13 +168,23 @@ fn folded<'a>(children: impl Iterator<Item = &'a ChildRow>) -> Vec<Folded> {
     for child in children {
         let entry = by_callee.entry((child.kind, child.function));
         let folded = entry.or_insert_with(|| Folded {
-            row: ChildRow { total: Total::default(), error_ns: 0, cpu_percent: Some(0.0), ..*child },
+            row: ChildRow {
+                total: Total::default(),
+                error_ns: 0,
+                cpu_percent: Some(0.0),
+                counted: Some(Counted::default()),
+                ..*child
+            },
             sites: Vec::new(),
         });
         folded.row.total.add(child.total);
         folded.row.error_ns = folded.row.error_ns.saturating_add(child.error_ns);
         let cpu_percent = folded.row.cpu_percent.zip(child.cpu_percent);
         folded.row.cpu_percent = cpu_percent.map(|(sum, more)| sum + more);
+        folded.row.counted = folded.row.counted.zip(child.counted).map(|(mut sum, more)| {
+            sum.add(&more);
+            sum
+        });
         folded.sites.extend(child.site);
     }
     let mut rows: Vec<Folded> = by_callee.into_values().collect();

@@ -8,7 +8,7 @@ use model::NoTimes;
 
 use super::callers::{self, Group};
 use super::children::{self, Folded};
-use super::{function, rule};
+use super::{counters, function, rule};
 use crate::render::View;
 use crate::render::table::{Align, Table};
 use crate::render::units::grouped;
@@ -27,6 +27,7 @@ pub(super) fn write(
     }
     writeln!(out, "  latency: not known: {why}")?;
     function::counts(out, view, function, inlined)?;
+    counters::write(out, view, function, &name, width)?;
     if !function.children.is_empty() {
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;

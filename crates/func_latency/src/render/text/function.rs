@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use analyzer::{CallCounts, CallRow, FunctionReport};
 
 use super::figures::{Figures, OffCpuFigures};
-use super::{callers, children, off_cpu, open_calls, rule, slices, summary, uncertain};
+use super::{callers, children, counters, off_cpu, open_calls, rule, slices, summary, uncertain};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
@@ -31,7 +31,10 @@ pub(super) fn write(
     summary::write(out, view, function, &figures, width)?;
     if function.latency.count > 0 {
         uncertain::histogram(out, function.error.shorter, function.latency.count)?;
-        histogram::write(out, &function.histogram)?;
+        match view.by {
+            Some(metric) => counters::histogram(out, std::iter::once(function.counters.as_ref()), metric)?,
+            None => histogram::write(out, &function.histogram)?,
+        }
         writeln!(out)?;
     }
     figures.write(out, width)?;
@@ -41,6 +44,7 @@ pub(super) fn write(
     }
     slices::figures(out, function, view.report.trace.span_ns)?;
     counts(out, view, function, inlined)?;
+    counters::write(out, view, function, &name, width)?;
     if function.children.is_empty() {
         slices::no_children(out, function)?;
     } else {

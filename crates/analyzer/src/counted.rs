@@ -1,0 +1,136 @@
+//! What calls executed, as numbers: the differences of a thread's counters ([`model::Counters`]).
+
+use model::{Counters, Executed};
+
+/// What ran in one call, or in several: exact counts, and cycles with their error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// What was executed.
+    pub executed: Executed,
+    /// Core cycles of user code; `None`: the recording has no CYC packets.
+    pub cycles: Option<CycleCount>,
+}
+
+/// A number of core cycles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CycleCount {
+    /// The estimate.
+    pub count: u64,
+    /// The true number differs by at most this.
+    pub error: u64,
+}
+
+impl Default for Counted {
+    /// Nothing ran.
+    fn default() -> Self {
+        Self { executed: Executed::default(), cycles: Some(CycleCount::default()) }
+    }
+}
+
+impl Counted {
+    /// What ran from one event of a thread to a later one.
+    #[must_use]
+    pub fn between(from: &Counters, to: &Counters) -> Self {
+        let cycles = from.cycles.zip(to.cycles).map(|(from, to)| {
+            let (count, error) = to.since(from);
+            CycleCount { count, error }
+        });
+        Self { executed: to.executed - from.executed, cycles }
+    }
+
+    /// Adds what ran elsewhere, and its error.
+    pub fn add(&mut self, other: &Self) {
+        let (sum, more) = (&mut self.executed, &other.executed);
+        for (sum, more) in [
+            (&mut sum.instructions, more.instructions),
+            (&mut sum.conditional_branches, more.conditional_branches),
+            (&mut sum.indirect_branches, more.indirect_branches),
+            (&mut sum.calls, more.calls),
+            (&mut sum.kernel_instructions, more.kernel_instructions),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.cycles = self.cycles.zip(other.cycles).map(|(sum, more)| CycleCount {
+            count: sum.count.saturating_add(more.count),
+            error: sum.error.saturating_add(more.error),
+        });
+    }
+
+    /// The rest, without what ran in a part; both errors count.
+    #[must_use]
+    pub fn without(&self, inside: &Self) -> Self {
+        let cycles = self.cycles.zip(inside.cycles).map(|(all, inside)| CycleCount {
+            count: all.count.saturating_sub(inside.count),
+            error: all.error.saturating_add(inside.error),
+        });
+        Self { executed: self.executed - inside.executed, cycles }
+    }
+
+    /// No part of it is larger than it.
+    #[must_use]
+    pub fn has_room_for(&self, inside: &Self) -> bool {
+        let (all, part) = (&self.executed, &inside.executed);
+        let fits = part.instructions <= all.instructions
+            && part.conditional_branches <= all.conditional_branches
+            && part.indirect_branches <= all.indirect_branches
+            && part.calls <= all.calls
+            && part.kernel_instructions <= all.kernel_instructions;
+        fits && self.cycles.zip(inside.cycles).is_none_or(|(all, part)| part.count <= all.count)
+    }
+
+    /// Instructions per cycle, with the most by which that may be wrong; `None`: the cycles are not known, or
+    /// may as well be none.
+    #[must_use]
+    pub fn ipc(&self) -> Option<(f64, f64)> {
+        let CycleCount { count, error } = self.cycles.filter(|cycles| cycles.count > cycles.error)?;
+        let ipc = |cycles: u64| self.executed.instructions as f64 / cycles as f64;
+        Some((ipc(count), ipc(count - error) - ipc(count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Cycles;
+
+    use super::*;
+
+    fn at(instructions: u64, cycles: Option<(u64, u64, u64)>) -> Counters {
+        let executed = Executed { instructions, calls: instructions / 10, ..Executed::default() };
+        Counters {
+            executed,
+            cycles: cycles.map(|(lo, point, hi)| Cycles { lo, point, hi, ..Cycles::default() }),
+        }
+    }
+
+    #[test]
+    fn a_part_and_the_rest_are_the_whole() {
+        let events = [at(10, Some((9, 10, 11))), at(50, Some((18, 20, 22))), at(100, Some((60, 64, 65)))];
+        let [first, second, whole] =
+            [(0, 1), (1, 2), (0, 2)].map(|(from, to)| Counted::between(&events[from], &events[to]));
+        let rest = whole.without(&first);
+        assert_eq!(rest.executed, second.executed);
+        assert_eq!(rest.cycles.map(|c| c.count), second.cycles.map(|c| c.count));
+        let mut sum = first;
+        sum.add(&second);
+        assert_eq!(sum.executed, whole.executed);
+        assert_eq!(sum.cycles, Some(CycleCount { count: 54, error: 3 + 6 }));
+        assert!(whole.has_room_for(&first) && !first.has_room_for(&whole));
+    }
+
+    #[test]
+    fn cycles_that_are_not_known_stay_so() {
+        let mut sum = Counted::default();
+        sum.add(&Counted::between(&at(0, None), &at(70, None)));
+        assert_eq!((sum.executed.instructions, sum.cycles, sum.ipc()), (70, None, None));
+    }
+
+    #[test]
+    fn a_ratio_is_known_where_there_were_cycles_for_certain() {
+        let ipc = |count, error| {
+            let cycles = Some(CycleCount { count, error });
+            Counted { executed: at(60, None).executed, cycles }.ipc()
+        };
+        assert_eq!(ipc(30, 10), Some((2.0, 1.0)));
+        assert_eq!((ipc(30, 30), ipc(0, 0)), (None, None));
+    }
+}

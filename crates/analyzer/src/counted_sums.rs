@@ -1,0 +1,128 @@
+//! Counters of calls to figures: of each caller's calls, and of a function's.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::children::{ChildKey, ChildRow};
+use crate::counted::{Counted, CycleCount};
+use crate::durations::Durations;
+use crate::metric::{Distribution, Metric};
+use crate::place::ChildKind;
+use crate::request::CountersAsked;
+
+/// What a set of calls executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CounterReport {
+    /// All of it.
+    pub sum: Counted,
+    /// The numbers that are known, in the order of [`Metric::ALL`].
+    metrics: Vec<(Metric, Distribution)>,
+}
+
+impl CounterReport {
+    /// Of calls that executed this.
+    #[must_use]
+    pub fn of_calls<'c>(calls: impl IntoIterator<Item = &'c Counted>, asked: CountersAsked) -> Self {
+        let mut sums: CountedSums<ChildKey> = CountedSums::default();
+        calls.into_iter().for_each(|call| sums.add(call, &FxHashMap::default()));
+        sums.report(asked)
+    }
+
+    /// How a number is spread over the calls; `None`: it is not known, as the recording has no CYC packets or
+    /// no kernel code.
+    #[must_use]
+    pub fn get(&self, metric: Metric) -> Option<&Distribution> {
+        self.metrics.iter().find(|(known, _)| *known == metric).map(|(_, distribution)| distribution)
+    }
+}
+
+/// The counters of calls so far.
+pub(crate) struct CountedSums<C> {
+    sum: Counted,
+    values: [MetricSums; Metric::ALL.len()],
+    children: FxHashMap<C, Counted>,
+}
+
+/// One number of calls so far.
+#[derive(Clone, Default)]
+struct MetricSums {
+    values: Durations,
+    /// The least and the most that each may be; empty where numbers are exact.
+    bounds: (Durations, Durations),
+    error_sum: u64,
+}
+
+impl<C> Default for CountedSums<C> {
+    fn default() -> Self {
+        Self { sum: Counted::default(), values: Default::default(), children: FxHashMap::default() }
+    }
+}
+
+impl<C: Copy + Eq + Hash> CountedSums<C> {
+    /// A call has executed this, and its children that.
+    pub(crate) fn add(&mut self, call: &Counted, children: &FxHashMap<C, Counted>) {
+        self.sum.add(call);
+        for (sums, metric) in self.values.iter_mut().zip(Metric::ALL) {
+            if let Some(within) = metric.of(call) {
+                let error = (within.value - within.low.min(within.value)).max(within.high - within.value);
+                sums.values.add(within.value);
+                if !metric.is_exact() {
+                    sums.bounds.0.add(within.low);
+                    sums.bounds.1.add(within.high);
+                }
+                sums.error_sum = sums.error_sum.saturating_add(error);
+            }
+        }
+        for (child, counted) in children {
+            self.children.entry(*child).or_default().add(counted);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.sum.add(&other.sum);
+        for (sums, more) in self.values.iter_mut().zip(&other.values) {
+            sums.values.merge(&more.values);
+            sums.bounds.0.merge(&more.bounds.0);
+            sums.bounds.1.merge(&more.bounds.1);
+            sums.error_sum = sums.error_sum.saturating_add(more.error_sum);
+        }
+        for (child, counted) in &other.children {
+            self.children.entry(*child).or_default().add(counted);
+        }
+    }
+
+    pub(crate) fn report(&self, asked: CountersAsked) -> CounterReport {
+        let is_known = |metric: Metric| match metric {
+            Metric::Cycles | Metric::MilliIpc => self.sum.cycles.is_some(),
+            Metric::KernelInstructions => asked.kernel,
+            _ => true,
+        };
+        let metrics = Metric::ALL.into_iter().zip(&self.values).filter(|(metric, _)| is_known(*metric));
+        let distribution = |metric: Metric, sums: &MetricSums| {
+            let (values, bounds) = (sums.values.sorted(), &sums.bounds);
+            let bounds = (!metric.is_exact()).then(|| (bounds.0.sorted(), bounds.1.sorted()));
+            Distribution::of(&values, bounds.as_ref(), sums.error_sum)
+        };
+        let metrics = metrics.map(|(metric, sums)| (metric, distribution(metric, sums)));
+        CounterReport { sum: self.sum, metrics: metrics.collect() }
+    }
+
+    /// Adds to the rows of these calls' children what each executed; `*self` has the rest of the whole.
+    pub(crate) fn add_to(&self, rows: &mut [ChildRow], name: &mut impl FnMut(C) -> ChildKey) {
+        let mut named: FxHashMap<ChildKey, Counted> = FxHashMap::default();
+        let mut inside = Counted::default();
+        let nothing = Counted { cycles: self.sum.cycles.map(|_| CycleCount::default()), ..inside };
+        for (child, counted) in &self.children {
+            named.entry(name(*child)).or_default().add(counted);
+            inside.add(counted);
+        }
+        for row in rows {
+            let key = ChildKey { kind: row.kind, function: row.function, site: row.site };
+            row.counted = Some(match row.kind {
+                ChildKind::Own => self.sum.without(&inside),
+                _ => named.get(&key).copied().unwrap_or(nothing),
+            });
+        }
+    }
+}

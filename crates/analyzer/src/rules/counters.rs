@@ -1,0 +1,130 @@
+//! What calls execute: counters at events in, counts of calls out.
+
+use super::any_events::random_script;
+use super::script::{analyse, callee_text, id};
+use crate::{ChildRow, Counted, CountersAsked, FunctionReport, Metric, Report, Request};
+
+fn counting() -> Request {
+    let counters = Some(CountersAsked { kernel: false });
+    Request { functions: vec![id("f"), id("g")], counters, rows: true, ..Request::default() }
+}
+
+/// A script's counters are its times: each ns is an instruction, a branch of either kind, a call and a cycle,
+/// as certain as the time is.
+#[track_caller]
+fn is_its_time(what: &str, counted: Option<Counted>, (sum_ns, error_ns): (u64, u64)) {
+    let Some(Counted { executed, cycles: Some(cycles) }) = counted else { panic!("{what}: {counted:?}") };
+    assert_eq!(executed.instructions, sum_ns, "{what}");
+    assert_eq!(executed.conditional_branches, 2 * sum_ns, "{what}");
+    assert_eq!(executed.kernel_instructions, 3 * sum_ns, "{what}");
+    assert_eq!(cycles.count, sum_ns, "{what}");
+    assert!(cycles.error <= error_ns, "{what}: {cycles:?}, {error_ns}");
+}
+
+fn children_are_their_times(what: &str, children: &[ChildRow]) {
+    for child in children {
+        let what = format!("{what}: {}", callee_text(child.kind, child.function, child.site));
+        // The error of a row is narrowed to what its time can be, that of cycles is not.
+        is_its_time(&what, child.counted, (child.total.sum_ns, u64::MAX));
+    }
+}
+
+#[test]
+fn calls_children_and_callers_have_what_ran_in_them() {
+    let (mut calls, mut children) = (0, 0);
+    for seed in 1..=400 {
+        let script = random_script(seed, seed % 2 == 0);
+        let report = analyse(&script, counting());
+        for f in &report.functions {
+            let what = format!("seed {seed}");
+            for row in &f.rows {
+                match row.status.counted() {
+                    true => is_its_time(&what, row.counted, (row.latency_ns, row.error_ns)),
+                    false => assert_eq!(row.counted, None, "{what}"),
+                }
+            }
+            let counters = f.counters.as_ref().unwrap();
+            is_its_time(&what, Some(counters.sum), (f.latency.sum_ns, f.error.sum_ns));
+            assert_eq!(counters.get(Metric::Instructions).unwrap().count, f.latency.count);
+            children_are_their_times(&what, &f.children);
+            for caller in &f.callers {
+                let sum = caller.counters.as_ref().map(|counters| counters.sum);
+                is_its_time(&what, sum, (caller.latency.sum_ns, caller.error.sum_ns));
+                children_are_their_times(&what, &caller.children);
+            }
+            calls += f.latency.count;
+            children += f.children.len();
+        }
+    }
+    assert_eq!((calls, children), (4396, 3473), "calls and rows of children that were looked at");
+}
+
+fn without_counters(mut report: Report) -> Report {
+    let forget = |children: &mut Vec<ChildRow>| children.iter_mut().for_each(|child| child.counted = None);
+    for f in &mut report.functions {
+        f.counters = None;
+        f.rows.iter_mut().for_each(|row| row.counted = None);
+        forget(&mut f.children);
+        for caller in &mut f.callers {
+            caller.counters = None;
+            forget(&mut caller.children);
+        }
+    }
+    report
+}
+
+#[test]
+fn counters_change_nothing_else() {
+    for seed in 1..=200 {
+        let script = random_script(seed, seed % 2 == 0);
+        let plain = analyse(&script, Request { counters: None, ..counting() });
+        let counted = analyse(&script, counting());
+        assert!(without_counters(counted.clone()) == plain, "seed {seed}");
+        assert!(counted == plain || counted.functions.iter().any(|f| f.counters.is_some()));
+    }
+}
+
+fn only(script: &str, request: Request) -> FunctionReport {
+    let request = Request { functions: vec![id("f")], ..request };
+    analyse(script, request).functions.swap_remove(0)
+}
+
+const TWO_CALLS: &str = "
+    10 start main+1
+    20 call main+10 f
+    30 call f+10 g
+    42 ret g+5 f+15
+    50 ret f+20 main+15
+    60 call main+20 f
+    90 ret f+20 main+25
+    95 call main+20 f
+    98 gap 99
+";
+
+#[test]
+fn figures_are_of_the_counted_calls() {
+    let f = only(TWO_CALLS, counting());
+    let counters = f.counters.unwrap();
+    let spread = |metric| {
+        let spread = counters.get(metric).unwrap().spread.unwrap();
+        (spread.min.value, spread.mean, spread.p50.value, spread.max.value)
+    };
+    assert_eq!(spread(Metric::Instructions), (30, 30.0, 30, 30));
+    assert_eq!(spread(Metric::Branches), (90, 90.0, 90, 90));
+    assert_eq!(spread(Metric::MilliIpc), (1000, 1000.0, 1000, 1000));
+    assert_eq!(counters.get(Metric::KernelInstructions), None, "no kernel code was traced");
+    let own = f.children.iter().find(|child| child.site.is_none()).unwrap().counted.unwrap();
+    assert_eq!((own.executed.instructions, own.ipc()), (60 - 12, Some((1.0, 0.0))));
+    let buckets = &counters.get(Metric::Instructions).unwrap().histogram;
+    assert_eq!(buckets.iter().map(|b| (b.low, b.high, b.count)).collect::<Vec<_>>(), [(16, 32, 2)]);
+}
+
+#[test]
+fn without_cyc_packets_cycles_are_not_known() {
+    let f = only(&format!("no_cyc\n{TWO_CALLS}"), counting());
+    let counters = f.counters.unwrap();
+    assert_eq!(counters.sum.executed.instructions, 60);
+    assert_eq!((counters.sum.cycles, counters.get(Metric::Cycles)), (None, None));
+    assert_eq!(counters.get(Metric::MilliIpc), None);
+    assert!(f.children.iter().all(|child| child.counted.unwrap().cycles.is_none()));
+}

@@ -1,0 +1,145 @@
+//! What calls executed, for programs: the numbers of a row, of a child, and the figures of a set of calls.
+
+use analyzer::{CountSpread, Counted, CounterReport, CycleCount, Distribution, Figure, Metric};
+use serde::Serialize;
+
+/// The numbers of one call, or the sums of several: the columns in their order. What is not known is null.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Numbers {
+    /// Instructions of user code.
+    pub instructions: Option<u64>,
+    /// Conditional branches.
+    pub conditional_branches: Option<u64>,
+    /// Indirect branches; returns are none.
+    pub indirect_branches: Option<u64>,
+    /// Calls that it made.
+    pub calls: Option<u64>,
+    /// Instructions of kernel code, if that was traced.
+    pub kernel_instructions: Option<u64>,
+    /// Core cycles of user code, if there are CYC packets.
+    pub cycles: Option<u64>,
+    /// The true number of cycles differs by at most this.
+    pub cycles_error: Option<u64>,
+}
+
+impl Numbers {
+    /// Names of the columns.
+    pub const NAMES: [&'static str; 7] = [
+        "instructions",
+        "conditional_branches",
+        "indirect_branches",
+        "calls",
+        "kernel_instructions",
+        "cycles",
+        "cycles_error",
+    ];
+
+    /// Those of a call that was seen whole; `kernel`: kernel code was traced, and is there.
+    #[must_use]
+    pub fn of(counted: Option<&Counted>, kernel: bool) -> Self {
+        let Some(Counted { executed, cycles }) = counted else { return Self::default() };
+        let cycles = cycles.map(|CycleCount { count, error }| (count, error)).unzip();
+        Self {
+            instructions: Some(executed.instructions),
+            conditional_branches: Some(executed.conditional_branches),
+            indirect_branches: Some(executed.indirect_branches),
+            calls: Some(executed.calls),
+            kernel_instructions: kernel.then_some(executed.kernel_instructions),
+            cycles: cycles.0,
+            cycles_error: cycles.1,
+        }
+    }
+}
+
+/// The counters of a set of calls.
+#[derive(Serialize)]
+pub(super) struct Counters {
+    instructions: Option<Figures>,
+    conditional_branches: Option<Figures>,
+    indirect_branches: Option<Figures>,
+    branches: Option<Figures>,
+    calls: Option<Figures>,
+    /// Null: the kernel was not traced, or its code is not there.
+    kernel_instructions: Option<Figures>,
+    /// Null: the recording has no CYC packets.
+    cycles: Option<Figures>,
+    /// In thousandths; of calls whose cycles are known to more than their error.
+    milli_ipc: Option<Figures>,
+    /// Of all calls together.
+    ipc: Option<f64>,
+    ipc_error: Option<f64>,
+}
+
+/// The figures of one number; those of counts are exact, and have errors of 0.
+#[derive(Serialize)]
+struct Figures {
+    count: u64,
+    sum: Option<u64>,
+    min: Option<u64>,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
+    max: Option<u64>,
+    mean_error: Option<f64>,
+    p50_error: Option<u64>,
+    p90_error: Option<u64>,
+    p99_error: Option<u64>,
+    p999_error: Option<u64>,
+    histogram: Vec<Slot>,
+}
+
+#[derive(Serialize)]
+struct Slot {
+    low: u64,
+    high: u64,
+    count: u64,
+}
+
+impl Counters {
+    pub(super) fn of(report: &CounterReport) -> Self {
+        let figures = |metric| report.get(metric).map(Figures::of);
+        let (ipc, ipc_error) = report.sum.ipc().unzip();
+        Self {
+            instructions: figures(Metric::Instructions),
+            conditional_branches: figures(Metric::ConditionalBranches),
+            indirect_branches: figures(Metric::IndirectBranches),
+            branches: figures(Metric::Branches),
+            calls: figures(Metric::Calls),
+            kernel_instructions: figures(Metric::KernelInstructions),
+            cycles: figures(Metric::Cycles),
+            milli_ipc: figures(Metric::MilliIpc),
+            ipc,
+            ipc_error,
+        }
+    }
+}
+
+impl Figures {
+    fn of(distribution: &Distribution) -> Self {
+        let spread = distribution.spread.as_ref();
+        let value = |of: fn(&CountSpread) -> Figure| spread.map(|spread| of(spread).value);
+        let error = |of: fn(&CountSpread) -> Figure| spread.map(|spread| of(spread).error);
+        let slots = distribution.histogram.iter();
+        Self {
+            count: distribution.count,
+            sum: spread.map(|_| distribution.sum),
+            min: value(|s| s.min),
+            mean: spread.map(|s| s.mean),
+            stddev: spread.map(|s| s.stddev),
+            p50: value(|s| s.p50),
+            p90: value(|s| s.p90),
+            p99: value(|s| s.p99),
+            p999: value(|s| s.p999),
+            max: value(|s| s.max),
+            mean_error: spread.map(|s| s.mean_error),
+            p50_error: error(|s| s.p50),
+            p90_error: error(|s| s.p90),
+            p99_error: error(|s| s.p99),
+            p999_error: error(|s| s.p999),
+            histogram: slots.map(|b| Slot { low: b.low, high: b.high, count: b.count }).collect(),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What the calls of a function executed: figures, and columns of the tables of children and callers.
+
+use std::io::{self, Write};
+
+use analyzer::{
+    Bucket, CountBucket, CountSpread, Counted, CounterReport, Distribution, Figure, FunctionReport, Metric,
+};
+
+use super::figures::{P90, P99};
+use crate::render::table::{Align, Table};
+use crate::render::units::{counted, grouped, ns_within};
+use crate::render::{View, histogram};
+
+/// Columns of the table, where they are known.
+const COLUMNS: [Metric; 6] = [
+    Metric::Instructions,
+    Metric::Cycles,
+    Metric::MilliIpc,
+    Metric::Branches,
+    Metric::Calls,
+    Metric::KernelInstructions,
+];
+
+/// A row of the table.
+struct Line {
+    name: &'static str,
+    least_calls: u64,
+    of: fn(&CountSpread) -> Figure,
+    ns: fn(&analyzer::Spread) -> u64,
+}
+
+const LINES: [Line; 5] = [
+    Line { name: "min", least_calls: 1, of: |s| s.min, ns: |s| s.min_ns },
+    Line { name: "p50", least_calls: 1, of: |s| s.p50, ns: |s| s.p50_ns },
+    Line { name: "p90", least_calls: P90.least_calls, of: |s| s.p90, ns: |s| s.p90_ns },
+    Line { name: "p99", least_calls: P99.least_calls, of: |s| s.p99, ns: |s| s.p99_ns },
+    Line { name: "max", least_calls: 1, of: |s| s.max, ns: |s| s.max_ns },
+];
+
+/// Writes the figures of what the calls executed, if that was asked for.
+pub(super) fn write(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    function: &FunctionReport,
+    name: &str,
+    width: usize,
+) -> io::Result<()> {
+    let Some(counters) = &function.counters else { return Ok(()) };
+    super::rule(out, '-', width)?;
+    writeln!(out, "Counters of [{name}]")?;
+    let Some(latency) = &function.latency.spread else {
+        return writeln!(out, "  unknown: no call was seen from entry to end");
+    };
+    let right = |title| (title, Align::Right);
+    let known: Vec<(Metric, &Distribution)> =
+        COLUMNS.iter().filter_map(|metric| Some((*metric, counters.get(*metric)?))).collect();
+    let has_times = view.report.trace.no_times.is_none();
+    let mut titles = vec![("", Align::Left)];
+    titles.extend(has_times.then_some(right("latency, ns")));
+    titles.extend(known.iter().map(|(metric, _)| right(metric.name())));
+    let mut table = Table::new(&titles);
+    let row = |name: &str, latency: String, cell: &dyn Fn(Metric, &CountSpread) -> String| {
+        let cells = known.iter().map(|(metric, distribution)| {
+            distribution.spread.as_ref().map_or("unknown".to_owned(), |spread| cell(*metric, spread))
+        });
+        let latency = Some(latency).filter(|_| has_times);
+        std::iter::once(name.to_owned()).chain(latency).chain(cells).collect()
+    };
+    table.row(row("mean", exact_mean(latency.mean_ns), &|metric, spread| mean(metric, spread)));
+    table.row(row("stddev", exact_mean(latency.stddev_ns), &|metric, spread| scaled(metric, spread.stddev)));
+    for line in LINES.iter().filter(|line| line.least_calls <= function.latency.count) {
+        let cell = |metric, spread: &CountSpread| figure(metric, (line.of)(spread));
+        table.row(row(line.name, grouped((line.ns)(latency)), &cell));
+    }
+    table.write(out, width)?;
+    sums(out, counters)?;
+    notes(out, view, function, counters)
+}
+
+fn mean(metric: Metric, spread: &CountSpread) -> String {
+    match metric {
+        // The error of a mean of ratios is as large as that of the least certain call makes it.
+        Metric::MilliIpc => scaled(metric, spread.mean),
+        _ if spread.mean_error >= spread.mean && spread.mean_error > 0.0 => {
+            format!("< {}", exact_mean(spread.mean + spread.mean_error))
+        }
+        _ => exact_mean(spread.mean),
+    }
+}
+
+/// `1,234`, and of a ratio `1.23`.
+fn figure(metric: Metric, figure: Figure) -> String {
+    match metric {
+        Metric::MilliIpc => scaled(metric, figure.value as f64),
+        _ => ns_within(figure.value, figure.error),
+    }
+}
+
+fn scaled(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::MilliIpc => format!("{:.2}", value / 1000.0),
+        _ => exact_mean(value),
+    }
+}
+
+/// `1,234.5`.
+fn exact_mean(mean: f64) -> String {
+    let tenths = (mean * 10.0).round() as u64; // saturates
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// All calls together.
+fn sums(out: &mut dyn Write, counters: &CounterReport) -> io::Result<()> {
+    let Counted { executed, cycles } = &counters.sum;
+    write!(
+        out,
+        "  total: {}, {} ({} indirect), {}",
+        counted(executed.instructions, "instruction"),
+        match executed.conditional_branches.saturating_add(executed.indirect_branches) {
+            1 => "1 branch".to_owned(),
+            branches => format!("{} branches", grouped(branches)),
+        },
+        grouped(executed.indirect_branches),
+        counted(executed.calls, "call")
+    )?;
+    match cycles {
+        Some(cycles) => {
+            write!(out, ", {} cycles +- {}", grouped(cycles.count), grouped(cycles.error))?;
+            writeln!(out, ", IPC {}", ipc(&counters.sum))
+        }
+        None => writeln!(out),
+    }
+}
+
+/// What the numbers are of, and what is not known.
+fn notes(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    function: &FunctionReport,
+    counters: &CounterReport,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "  of user code, each REP instruction as one; counts are exact, cycles within their error"
+    )?;
+    if counters.sum.cycles.is_none() {
+        writeln!(out, "  cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)")?;
+    }
+    if let Some(ipc) = counters.get(Metric::MilliIpc)
+        && ipc.count < function.latency.count
+    {
+        let without = counted(function.latency.count - ipc.count, "call");
+        writeln!(out, "  IPC: without {without}, of which the cycles are no more than their error")?;
+    }
+    let not_counted = function.tails.calls;
+    if not_counted > 0 {
+        let calls = counted(not_counted, "call");
+        writeln!(out, "  unknown for {calls} not seen from entry to end: open, or cut by a gap")?;
+    }
+    if view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some()) {
+        writeln!(
+            out,
+            "  with an IP filter only code inside of its ranges is counted: what runs outside adds nothing"
+        )?;
+    }
+    Ok(())
+}
+
+/// Instructions per cycle, with two digits.
+pub(super) fn ipc(counted: &Counted) -> String {
+    counted.ipc().map_or("unknown".to_owned(), |(ipc, _)| format!("{ipc:.2}"))
+}
+
+/// Titles of the columns that a table gets where calls are counted.
+pub(super) fn titles() -> [(&'static str, Align); 2] {
+    [("instr. avg", Align::Right), ("IPC", Align::Right)]
+}
+
+/// The cells below [`titles`].
+pub(super) fn cells(counted: &Counted, count: u64) -> [String; 2] {
+    let instructions = match count {
+        0 => "-".to_owned(),
+        _ => exact_mean(counted.executed.instructions as f64 / count as f64),
+    };
+    let is_code = counted.executed.instructions > 0;
+    [instructions, if is_code { ipc(counted) } else { "-".to_owned() }]
+}
+
+/// Writes the histogram of calls by another number than latency.
+pub(super) fn histogram<'r>(
+    out: &mut dyn Write,
+    counters: impl Iterator<Item = Option<&'r CounterReport>>,
+    metric: Metric,
+) -> io::Result<()> {
+    let distributions: Option<Vec<&Distribution>> = counters.map(|counters| counters?.get(metric)).collect();
+    let Some(distributions) = distributions else {
+        return writeln!(out, "  histogram by {}: unknown", metric.name());
+    };
+    let bucket =
+        |b: &CountBucket| Bucket { low_ns: b.low, high_ns: b.high, count: b.count, off_cpu_count: None };
+    let each: Vec<Vec<Bucket>> =
+        distributions.iter().map(|of| of.histogram.iter().map(bucket).collect()).collect();
+    let unit = match metric {
+        Metric::MilliIpc => "IPC/1000",
+        metric => metric.name(),
+    };
+    histogram::write_by(out, &histogram::merged(each.iter().map(Vec::as_slice)), unit)
+}
