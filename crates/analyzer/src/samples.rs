@@ -9,13 +9,18 @@
 //!   Trend     values rise or fall in the order of the runs (Kendall)
 //!   outliers  runs far from the others' median (by median absolute deviations)
 //!   Change    by which factor the samples of one set exceed those of another (ranks of Mann and Whitney)
+//!   Comparison   the change of each Figure between two sets of runs
 //! ```
 //! [`Trend`] and [`Change`] suppose nothing of how values are distributed: their levels are those of counting
 //! orders, exact for any number of samples.
 
+mod comparison;
+mod figure;
 mod ranks;
 mod trend;
 
+pub use comparison::{Comparison, FigureChange, FigureOfSet, Missing, SamplesOf, Verdict};
+pub use figure::Figure;
 pub use ranks::{Change, TooFew};
 pub use trend::Trend;
 
