@@ -43,7 +43,7 @@ use crate::pt_config::PtSettings;
 use crate::rounds::Rounds;
 use crate::sched_side::{self, Sched, SchedSource};
 use crate::snapshot::{BuildIdOf, Snapshot};
-use crate::sys::{HeldChild, Interrupts};
+use crate::sys::{HeldChild, Interrupts, ProgramStreams};
 use crate::target::Target;
 use crate::window::{Ended, Passed, Window};
 use crate::workers::Workers;
@@ -65,6 +65,8 @@ pub struct Request {
     pub filter: Vec<IpRange>,
     /// Bytes of each buffer of trace.
     pub trace_bytes: Option<u64>,
+    /// Input and output of a program that is started.
+    pub streams: ProgramStreams,
 }
 
 /// What became of a recording.
@@ -140,7 +142,7 @@ impl Session {
         request.target.check(&proc)?;
         let program = match &request.target {
             Target::Program(words) => {
-                Some(HeldChild::spawn(words).map_err(|e| RecordError::program(words, e))?)
+                Some(HeldChild::spawn(words, request.streams).map_err(|e| RecordError::program(words, e))?)
             }
             _ => None,
         };

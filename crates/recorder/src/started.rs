@@ -7,7 +7,7 @@ use std::process::Child;
 use model::Pid;
 
 use crate::error::RecordError;
-use crate::sys::{AtEntry, HeldChild};
+use crate::sys::{AtEntry, HeldChild, ProgramStreams};
 use crate::window::end;
 
 /// A program, at its entry or running. Dropped, it is ended: politely, if it runs, and after two seconds for
@@ -31,8 +31,8 @@ impl StartedProgram {
     ///
     /// # Errors
     /// It cannot be executed, or must not be traced.
-    pub fn at_entry(words: &[OsString]) -> Result<Self, RecordError> {
-        let program = HeldChild::spawn(words).and_then(AtEntry::of);
+    pub fn at_entry(words: &[OsString], streams: ProgramStreams) -> Result<Self, RecordError> {
+        let program = HeldChild::spawn(words, streams).and_then(AtEntry::of);
         let program = program.map_err(|error| RecordError::program(words, error))?;
         Ok(Self { pid: program.pid(), state: State::AtEntry(program) })
     }

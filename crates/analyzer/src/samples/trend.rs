@@ -82,7 +82,8 @@ mod tests {
         let mut warned = |rise: f64| {
             let has_trend = |_: &u32| {
                 let runs = dice.runs(10, 1000.0, 0.01);
-                let rising: Vec<f64> = (0..10).zip(runs).map(|(run, ns)| ns + rise * f64::from(run)).collect();
+                let rising: Vec<f64> =
+                    (0..10).zip(runs).map(|(run, ns)| ns + rise * f64::from(run)).collect();
                 Trend::of(&rising).is_some_and(|trend| trend.is_no_chance(2))
             };
             (0..2000).filter(has_trend).count()
