@@ -28,9 +28,9 @@ pub use top::{TopArgs, TopBy};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done; 1 no call of any kind was seen, more was lost than --max-loss allows, or B is slower than
---fail-above allows; 2 wrong usage; 3 not permitted, not supported or not possible here; 4 bad input file;
-5 the report contradicts itself (--check).
+Exit codes: 0 done; 1 no call of any kind was seen, more was lost than --max-loss allows, or B is
+slower than --fail-above allows; 2 wrong usage; 3 not permitted, not supported or not possible here;
+4 bad input file; 5 the report contradicts itself (--check).
 Results go to stdout, everything else to stderr.  Times are integers in ns of perf's clock.";
 
 /// How long every call of a function took, from Intel Processor Trace.

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use analyzer::samples::{Comparison, Missing, SamplesOf};
 use anyhow::{Context, Result};
+use recorder::Pmu;
 
-use crate::args::{CallsArgs, CompareArgs, Format, RecordArgs};
+use crate::args::{BackendChoice, CallsArgs, CompareArgs, Format, RecordArgs};
 use crate::exit::{Exit, failure};
 use crate::printable::Printable;
 use crate::render::compare::{self, Compared, FailAbove, Side};
@@ -36,6 +37,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
         Runner { args: of(line_a)?, name: "A", rows: &rows_a },
         Runner { args: of(line_b)?, name: "B", rows: &rows_b },
     ];
+    runners.iter().for_each(warn_of_shell);
     let made = make(&runners, repeat)?;
     let side = |line: &String, rows: &Path| {
         let functions = runs_there::read(&rows_made(rows, runs, made)?, &CallsArgs::default(), "compare")?;
@@ -43,6 +45,17 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
     };
     let (base, these) = (side(line_a, &rows_a)?, side(line_b, &rows_b)?);
     tell(&base, &these, record.query.format, fail_above)
+}
+
+/// Uprobes are placed where the program that is started begins, which is the shell then.
+fn warn_of_shell(Runner { args, name, .. }: &Runner<'_>) {
+    let is_shell = args.program.first().is_some_and(|word| word == "sh");
+    let by_probes = args.backend != Some(BackendChoice::Pt) && Pmu::discover("/sys".as_ref()).is_err();
+    if is_shell && by_probes {
+        messages::warn(format!(
+            "{name} takes a shell, and uprobes look for the function in that: a program with its arguments and quotes takes none"
+        ));
+    }
 }
 
 /// So few runs can never fail.

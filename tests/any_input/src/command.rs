@@ -32,7 +32,7 @@ const VALUES: [&str; 14] = [
 ];
 
 /// What it is asked, on `any.data`.
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 29] = [
     &["report", "-i", "any.data", "--check"],
     &["report", "-i", "any.data", "--check", "--format", "json"],
     &["report", "-i", "any.data", "--check", "-l"],
@@ -52,6 +52,8 @@ const COMMANDS: [&[&str]; 27] = [
     &["explain", "-i", "any.data"],
     &["modes", "-i", "any.data"],
     &["diff", "any.data", "any.data"],
+    &["diff", "rows.csv", "rows.jsonl"],
+    &["stat", "rows.csv", "rows.jsonl"],
     &["show", "1-0", "-i", "any.data", "--rows", "rows.csv"],
     &["show", "1-0", "-i", "any.data", "--rows", "rows.jsonl"],
     &["dump", "-i", "any.data", "--branches"],

@@ -147,12 +147,12 @@ fn interval(change: &FigureChange, samples: SamplesOf) -> [String; 3] {
 
 fn missing_text(missing: Missing, samples: SamplesOf) -> String {
     match (missing, samples) {
-        (Missing::Runs(runs), _) => format!("takes {} of each", counted(runs as u64, "run")),
+        (Missing::Runs(runs), _) => format!("needs {} of each", counted(runs as u64, "run")),
         (Missing::Calls(calls), SamplesOf::Runs) => {
-            format!("takes {} in each run", counted(calls as u64, "call"))
+            format!("needs {} in each run", counted(calls as u64, "call"))
         }
         (Missing::Calls(calls), SamplesOf::Blocks) => {
-            format!("takes {} of each", counted(calls as u64, "call"))
+            format!("needs {} of each", counted(calls as u64, "call"))
         }
     }
 }
@@ -160,7 +160,7 @@ fn missing_text(missing: Missing, samples: SamplesOf) -> String {
 /// Says of a figure that differs that errors of the times could be all of it.
 fn write_errors(out: &mut dyn Write, change: &FigureChange, [base, these]: [&[Run]; 2]) -> io::Result<()> {
     let (Some(a), Some(b)) = (change.base, change.these) else { return Ok(()) };
-    let errors = [error_of(base, change.figure, a.value_ns), error_of(these, change.figure, b.value_ns)];
+    let errors = [error_of(base, change.figure), error_of(these, change.figure)];
     let [error_a, error_b] = errors;
     let differs = matches!(change.verdict(), Verdict::Slower | Verdict::Faster);
     if !differs || (a.value_ns - b.value_ns).abs() > error_a + error_b {
@@ -177,8 +177,8 @@ fn write_errors(out: &mut dyn Write, change: &FigureChange, [base, these]: [&[Ru
 }
 
 /// The most by which errors of the times may move a figure: the mean of the runs.
-fn error_of(runs: &[Run], figure: Figure, value_ns: f64) -> f64 {
-    runs.iter().map(|run| run.error_of(figure, value_ns)).sum::<f64>() / runs.len().max(1) as f64
+fn error_of(runs: &[Run], figure: Figure) -> f64 {
+    runs.iter().map(|run| run.error_of(figure)).sum::<f64>() / runs.len().max(1) as f64
 }
 
 /// Writes whether the comparison fails.
@@ -264,7 +264,7 @@ pub(super) fn figure_entries(comparison: &Comparison, [base, these]: [&[Run]; 2]
                 value_ns,
                 deviation_ns,
                 samples,
-                error_ns: error_of(runs, change.figure, value_ns),
+                error_ns: error_of(runs, change.figure),
             })
         };
         let of = change.change.ok();

@@ -35,11 +35,12 @@ impl Run {
         Stats::of(&self.calls.latencies_ns.iter().copied().collect())
     }
 
-    /// The most by which the errors of the times may move a figure, in ns.
+    /// The most by which the errors of the times may move a figure, in ns; 0 of no call.
     #[must_use]
-    pub fn error_of(&self, figure: Figure, value_ns: f64) -> f64 {
+    pub fn error_of(&self, figure: Figure) -> f64 {
         let error = &self.calls.error;
-        let of = |bound: fn(&Quantiles) -> Option<u64>| error.of(value_ns.round() as u64, bound) as f64;
+        let value_ns = self.stats().spread.map_or(0.0, |spread| figure.of(&spread));
+        let of = |bound: fn(&Quantiles) -> Option<u64>| error.of(value_ns as u64, bound) as f64;
         match figure {
             Figure::Mean => error.sum_ns as f64 / self.calls.latencies_ns.len().max(1) as f64,
             Figure::P50 => of(|bound| bound.p50_ns),

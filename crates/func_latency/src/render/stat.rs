@@ -134,7 +134,7 @@ pub fn write_text(out: &mut dyn Write, repeated: &Repeated<'_>, width: usize) ->
         let not_compared: u64 = runs.iter().map(|run| run.calls.left_out.total()).sum();
         if not_compared > 0 {
             let calls = counted(not_compared, "call");
-            writeln!(out, "  {calls} of all runs were not seen from entry to end, and are in no figure")?;
+            writeln!(out, "  in no figure, as they were not seen from entry to end: {calls} of all runs")?;
         }
         figures.iter().flat_map(warnings).try_for_each(|line| writeln!(out, "  {line}"))?;
     }
@@ -161,8 +161,9 @@ fn warnings(figure: &FigureOverRuns) -> Vec<String> {
     }
     if let Some(TrendEntry { tau, p_value, is_no_chance: true }) = figure.trend {
         let rises = if tau > 0.0 { "rises" } else { "falls" };
+        let p = if p_value < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {p_value:.4}") };
         lines.push(format!(
-            "warning: {name} {rises} over the runs (Kendall's tau {tau:+.2}, p = {p_value:.4}): the mean depends on \
+            "warning: {name} {rises} over the runs (Kendall's tau {tau:+.2}, {p}): the mean depends on \
              how many runs there are"
         ));
     }
