@@ -52,8 +52,6 @@ const COMMANDS: [&[&str]; 29] = [
     &["explain", "-i", "any.data"],
     &["modes", "-i", "any.data"],
     &["diff", "any.data", "any.data"],
-    &["diff", "rows.csv", "rows.jsonl"],
-    &["stat", "rows.csv", "rows.jsonl"],
     &["show", "1-0", "-i", "any.data", "--rows", "rows.csv"],
     &["show", "1-0", "-i", "any.data", "--rows", "rows.jsonl"],
     &["dump", "-i", "any.data", "--branches"],
@@ -62,6 +60,8 @@ const COMMANDS: [&[&str]; 29] = [
     &["top", "-i", "any.data"],
     &["top", "-i", "any.data", "--by", "calls", "--format", "json"],
     &["report", "-i", "any.data", "--min-share", "5"],
+    &["diff", "rows.csv", "rows.jsonl"],
+    &["stat", "rows.csv", "rows.jsonl"],
 ];
 
 /// It ends with an exit code, and not with that of a report that contradicts itself.
