@@ -1,8 +1,7 @@
-//! What repeated measurements of a figure say: their spread, their trend, their outliers, and whether two sets
-//! of them differ.
+//! What repeated measurements of a figure say: their spread, trend and outliers, and whether two sets differ.
 //!
-//! A sample is one value of a figure (a mean, a percentile): of a run of a program, or of a block of calls that
-//! follow one another in one run.
+//! A sample is one value of a figure (a mean, a percentile): of a run of a program, or of a block of calls
+//! that follow one another in one run.
 //!
 //! ```text
 //!   Summary   mean +- standard deviation, range
@@ -30,7 +29,8 @@ pub const LEVEL: f64 = 0.01;
 /// The most samples of a set: counting orders takes time with the fourth power of their number.
 pub const SAMPLES_MAX: usize = 100;
 
-/// An outlier is so many median absolute deviations from the median: of normal values, ten standard deviations.
+/// Median absolute deviations from the median from which on a sample is an outlier: of normal values, ten
+/// standard deviations.
 const OUTLYING_DEVIATIONS: f64 = 14.826;
 /// The least median absolute deviation, as a share of the median: values that agree to the nanosecond have 0.
 const LEAST_DEVIATION: f64 = 0.002;

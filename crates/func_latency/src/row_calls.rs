@@ -65,8 +65,8 @@ fn gather(file: &RowsFile) -> Result<Vec<(String, Run)>> {
     Ok(functions.into_iter().map(|(function, calls)| (function, calls.run(name.clone()))).collect())
 }
 
-/// Calls of a function. Of probed ones, figures are those of calls in which only the function was probed; if there
-/// are none, of those in which its children were, too.
+/// Calls of a function. Of probed ones, figures are those of calls in which only the function was probed; if
+/// there are none, of those in which its children were, too.
 #[derive(Default)]
 struct Calls {
     alone: Counted,

@@ -4,8 +4,8 @@
 //!   several runs of each   a sample is a figure of a run
 //!   one run of each        a sample is a figure of a block of calls that follow one another
 //! ```
-//! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls are no
-//! samples. Blocks tell what differs within two runs; how much runs differ by themselves only runs tell.
+//! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls
+//! are no samples. Blocks tell what differs within two runs; how much runs differ by themselves, only runs.
 
 use super::{Change, Figure, LEVEL, Summary, TooFew};
 

@@ -135,7 +135,7 @@ mod tests {
         assert!((likely(10, 10)[0] - 1.0 / 184_756.0).abs() < 1e-15);
     }
 
-    /// As in tables of the test: two-sided, 1 % and 5 %.
+    /// The cuts of published tables: two-sided, 1 % and 5 %.
     #[test]
     fn cuts_are_those_of_tables() {
         let critical = |n, m, level| cut(n, m, level).map(|cut| cut - 1);

@@ -2,10 +2,10 @@
 
 use super::LEVEL;
 
-/// Samples are held against their order: Kendall's tau, and how likely it is by chance.
+/// How much samples rise or fall in their order: Kendall's tau, and how likely it is by chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// Pairs that rise less pairs that fall, as a share of all pairs: 1 where each sample exceeds those before.
+    /// Pairs that rise less pairs that fall, as a share of all: 1 where each sample exceeds those before.
     pub tau: f64,
     /// How likely samples in a random order have as large a tau, of either sign.
     pub p_value: f64,
@@ -29,15 +29,16 @@ impl Trend {
         Some(Self { tau: sum as f64 / pairs as f64, p_value: (2.0 * tail).min(1.0) })
     }
 
-    /// It is no chance, where `figures` are looked at: so often is one of them said to have a trend by chance.
+    /// The trend is beyond chance: where so many figures are looked at, one of them is said to have a trend by
+    /// chance in a share of [`LEVEL`] of all series.
     #[must_use]
     pub fn is_no_chance(&self, figures: usize) -> bool {
         self.p_value <= LEVEL / figures.max(1) as f64
     }
 }
 
-/// How likely a random order of `len` values has 0, 1, 2 and so on pairs that fall. The last value falls below
-/// 0 to n - 1 of those before, each as likely:
+/// How likely a random order of `len` values has 0, 1, 2 and so on pairs that fall. The last value falls
+/// below 0 to n - 1 of those before, each as likely:
 ///
 /// ```text
 /// P(n, k) = (P(n - 1, k) + P(n - 1, k - 1) + ... + P(n - 1, k - n + 1)) / n

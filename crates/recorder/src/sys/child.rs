@@ -15,7 +15,7 @@ use super::signals;
 /// Where a program that is started reads and writes; its messages (stderr) are ours in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramStreams {
-    /// As we do.
+    /// Those of this process.
     #[default]
     Ours,
     /// It reads nothing, and what it writes is dropped.
