@@ -13,9 +13,8 @@ use crate::printable::Printable;
 use crate::render::compare::{self, Compared, FailAbove, Side};
 use crate::render::units::counted;
 use crate::report_command::text_width;
-use crate::runs_made::{RowsDirectory, Runner, make};
+use crate::runs_made::{RowsDirectory, Runner, make, read_made};
 use crate::shell_line::program_of;
-use crate::stat_command::rows_made;
 use crate::{messages, runs_there};
 
 pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
@@ -24,8 +23,8 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
         let message = "compare takes two lines of a shell: compare -f FUNC -- 'CMD A' 'CMD B'";
         return Err(failure(Exit::Usage, message));
     };
-    let (runs, fail_above) = (usize::from(repeat.runs), fail.fail_above());
-    check_runs(runs, fail_above)?;
+    let fail_above = fail.fail_above();
+    check_runs(usize::from(repeat.runs), fail_above)?;
     let rows = RowsDirectory::new(record.save.as_deref())?;
     let (rows_a, rows_b) = (rows.within("a")?, rows.within("b")?);
     let of = |line: &str| -> Result<RecordArgs> {
@@ -40,7 +39,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
     runners.iter().for_each(warn_of_shell);
     let made = make(&runners, repeat)?;
     let side = |line: &String, rows: &Path| {
-        let functions = runs_there::read(&rows_made(rows, runs, made)?, &CallsArgs::default(), "compare")?;
+        let functions = read_made(rows, repeat, made, "compare")?;
         Ok::<_, anyhow::Error>(Side { name: line.clone(), runs: runs_there::one("compare", functions)? })
     };
     let (base, these) = (side(line_a, &rows_a)?, side(line_b, &rows_b)?);

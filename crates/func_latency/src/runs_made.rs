@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::args::{Format, RecordArgs, RepeatArgs};
+use crate::args::{CallsArgs, Format, RecordArgs, RepeatArgs};
 use crate::exit::{Exit, failure};
-use crate::messages;
 use crate::output::create_empty_directory;
 use crate::record_command::{Recorded, record_rows};
+use crate::render::runs::FunctionRuns;
+use crate::{messages, runs_there};
 
 /// Where rows of runs go: a directory that was asked for, or one that goes with this.
 pub(crate) struct RowsDirectory {
@@ -91,8 +92,38 @@ pub(crate) fn make(runners: &[Runner<'_>], repeat: RepeatArgs) -> Result<Made> {
     Ok(Made::All)
 }
 
+/// The runs of a directory that were whole; they are called as their files are.
+///
+/// # Errors
+/// There is none, or its rows cannot be read.
+pub(crate) fn read_made(
+    directory: &Path,
+    repeat: RepeatArgs,
+    made: Made,
+    command: &str,
+) -> Result<Vec<FunctionRuns>> {
+    let runs = usize::from(repeat.runs);
+    let whole = match made {
+        Made::All => runs,
+        Made::Interrupted { whole: 0 } => return Err(failure(Exit::Nothing, "interrupted in the first run")),
+        Made::Interrupted { whole } => {
+            messages::warn(format!("interrupted: {whole} of {runs} runs were made"));
+            whole
+        }
+    };
+    let paths: Vec<PathBuf> = (0..whole).map(|number| rows_of_run(directory, number, runs)).collect();
+    // All that was recorded is what was asked for, by names that may be patterns.
+    let mut functions = runs_there::read(&paths, &CallsArgs::default(), command)?;
+    for run in functions.iter_mut().flat_map(|function| &mut function.runs) {
+        if let Some(stem) = Path::new(&run.name).file_stem() {
+            run.name = stem.to_string_lossy().into_owned();
+        }
+    }
+    Ok(functions)
+}
+
 /// Rows of a run; names are sorted as the runs are.
-pub(crate) fn rows_of_run(directory: &Path, number: usize, runs: usize) -> PathBuf {
+fn rows_of_run(directory: &Path, number: usize, runs: usize) -> PathBuf {
     let width = runs.to_string().len();
     directory.join(format!("run-{:0width$}.jsonl", number + 1))
 }

@@ -10,7 +10,6 @@ mod program;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use program::check;
 use serde_json::Value;
@@ -158,44 +157,93 @@ fn what_cannot_be_repeated_or_compared_is_said() {
     }
 }
 
-/// A program that is run again and again, by probes; what it prints is in no figure.
+/// Runs by probes, where these are permitted.
 #[cfg(feature = "bpf")]
-#[test]
-fn programs_are_run_in_turns_by_probes() {
-    let directory = scratch("probed");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/uprobes/repeated.c");
-    let compiler =
-        Command::new("gcc").args(["-O2", "-g", source, "-o", "repeated"]).current_dir(&directory).status();
-    assert!(compiler.unwrap().success(), "gcc {source}");
-    let run = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-        let output = command.current_dir(&directory).args(words).output().unwrap();
+mod by_probes {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A directory with the program.
+    fn compiled(test: &str) -> PathBuf {
+        let directory = scratch(test);
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/uprobes/repeated.c");
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-O2", "-g", source, "-o", "repeated"]).current_dir(&directory);
+        assert!(compiler.status().unwrap().success(), "gcc {source}");
+        directory
+    }
+
+    /// The JSON of a command, and what it said; `None`: probes are not permitted here.
+    fn run(directory: &Path, command: &[&str], program: &[&str]) -> Option<(Value, String)> {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        process.args(command).args(["--backend", "uprobe", "-f", "work", "--format", "json"]).args(program);
+        let output = process.current_dir(directory).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if probing::not_permitted(&said) {
             return None;
         }
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
-        Some((String::from_utf8(output.stdout).unwrap(), said))
-    };
-    let probes = ["--backend", "uprobe", "-f", "work", "--format", "json"];
-    let stat = [&["stat", "-r", "2", "--warmup", "1"][..], &probes, &["--", "./repeated", "200000"]].concat();
-    let Some((text, said)) = run(&stat) else { return };
-    let stat: Value = serde_json::from_str(&text).unwrap();
-    let runs = stat["functions"][0]["runs"].as_array().unwrap();
-    let calls: Vec<&Value> = runs.iter().map(|run| &run["calls"]).collect();
-    assert_eq!(calls, [300, 300], "{said}");
-    let compare = [&["compare", "-r", "2", "--save", "kept"][..], &probes];
-    let programs = ["--", "./repeated 200000", "./repeated '800000'"];
-    let (text, said) = run(&[&compare.concat()[..], &programs].concat()).unwrap();
-    let compared: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((verdict(&compared, "p50"), &compared["samples"]), ("too_few", &"runs".into()));
-    let order: Vec<&str> = said.lines().filter_map(|line| line.strip_suffix(" of 2")).collect();
-    let order: Vec<&str> =
-        order.iter().filter_map(|line| line.strip_prefix("func_latency: note: ")).collect();
-    assert_eq!(order, ["A: run 1", "B: run 1", "B: run 2", "A: run 2"]);
-    // What was kept is compared again, and gives the same figures.
-    let (text, _) = run(&["diff", "kept/a", "kept/b", "--format", "json"]).unwrap();
-    let again: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(again["figures"], compared["figures"]);
-    check(&directory, &["diff", "kept/a/run-1.jsonl", "kept/b/run-1.jsonl", "--fail-above", "50%"], 1);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {said}");
+        // What the program prints is not among it.
+        Some((serde_json::from_slice(&output.stdout).unwrap(), said))
+    }
+
+    fn calls(stat: &Value) -> Vec<u64> {
+        let runs = stat["functions"][0]["runs"].as_array().unwrap();
+        runs.iter().map(|run| run["calls"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_program_is_run_again_and_again() {
+        let directory = compiled("again");
+        let command = ["stat", "-r", "2", "--warmup", "1"];
+        let Some((stat, said)) = run(&directory, &command, &["--", "./repeated", "200000"]) else { return };
+        assert_eq!(
+            (calls(&stat).as_slice(), &stat["measured"]),
+            (&[300, 300][..], &"./repeated 200000".into())
+        );
+        let counted = said.lines().filter(|line| line.contains("./repeated 200000: run ")).count();
+        assert_eq!((counted, said.matches("a run that does not count").count()), (2, 1), "{said}");
+    }
+
+    #[test]
+    fn two_programs_are_run_in_turns_and_their_rows_kept() {
+        let directory = compiled("turns");
+        let command = ["compare", "-r", "2", "--save", "kept"];
+        let programs = ["--", "./repeated 200000", "./repeated '800000'"];
+        let Some((compared, said)) = run(&directory, &command, &programs) else { return };
+        assert_eq!((verdict(&compared, "p50"), &compared["samples"]), ("too_few", &"runs".into()));
+        let turns = said.lines().filter_map(|line| line.strip_suffix(" of 2"));
+        let turns: Vec<&str> = turns.filter_map(|line| line.strip_prefix("func_latency: note: ")).collect();
+        assert_eq!(turns, ["A: run 1", "B: run 1", "B: run 2", "A: run 2"]);
+        // What was kept gives the same figures, and one run of each is enough to tell so much.
+        assert_eq!(json(&directory, &["diff", "kept/a", "kept/b"], 0)["figures"], compared["figures"]);
+        let one_of_each = ["diff", "kept/a/run-1.jsonl", "kept/b/run-1.jsonl", "--fail-above", "50%"];
+        check(&directory, &one_of_each, 1);
+    }
+
+    /// A process that ends with the test.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn windows_of_a_process_are_runs_and_can_be_kept() {
+        let directory = compiled("windows");
+        let mut program = Command::new(directory.join("repeated"));
+        let running = Running(program.arg("100000000").stdout(Stdio::null()).spawn().unwrap());
+        let pid = running.0.id().to_string();
+        let window = ["-d", "0.2", "-p", &pid];
+        let Some((stat, _)) = run(&directory, &["stat", "-r", "3"], &window) else { return };
+        let (runs, measured) = (calls(&stat), &stat["measured"]);
+        assert_eq!((runs.len(), measured), (3, &format!("0.2 s of process {pid}").into()));
+        let (report, _) = run(&directory, &["--save", "kept"], &window).unwrap();
+        let kept = calls(&json(&directory, &["stat", "kept/run-1.jsonl"], 0));
+        assert_eq!(kept, [report["functions"][0]["calls"]["complete"].as_u64().unwrap()]);
+    }
 }
