@@ -54,13 +54,9 @@ pub(crate) fn read(paths: &[PathBuf], calls: &CallsArgs, command: &str) -> Resul
     let (whole, rest): (Vec<_>, Vec<_>) = chosen(found, &calls.functions, &files)?
         .into_iter()
         .partition(|function| function.runs.len() == files.len());
-    let of = |function: &FunctionRuns| {
-        let FunctionRuns { function, runs } = function;
-        format!(
-            "{function}: in {} of {} a call was seen from entry to end",
-            runs.len(),
-            counted(files.len() as u64, "run")
-        )
+    let of = |FunctionRuns { function, runs }: &FunctionRuns| {
+        let all = counted(files.len() as u64, "run");
+        format!("{function}: a call was seen from entry to end in {} of {all} only", runs.len())
     };
     match (whole.as_slice(), rest.first()) {
         ([], Some(missing)) => Err(failure(Exit::Nothing, of(missing))),

@@ -236,7 +236,7 @@ mod by_probes {
     fn windows_of_a_process_are_runs_and_can_be_kept() {
         let directory = compiled("windows");
         let mut program = Command::new(directory.join("repeated"));
-        let running = Running(program.arg("100000000").stdout(Stdio::null()).spawn().unwrap());
+        let running = Running(program.args(["1000000", "1000000000"]).stdout(Stdio::null()).spawn().unwrap());
         let pid = running.0.id().to_string();
         let window = ["-d", "0.2", "-p", &pid];
         let Some((stat, _)) = run(&directory, &["stat", "-r", "3"], &window) else { return };

@@ -1,8 +1,8 @@
-// `repeated N`: 300 calls of `work`, each of N rounds.
+// `repeated ROUNDS [CALLS]`: calls of `work` [300], each of so many rounds.
 #include <stdio.h>
 #include <stdlib.h>
 
-__attribute__((noinline)) static long work(long rounds) {
+__attribute__((noipa)) static long work(long rounds) {
 	volatile long sum = 0;
 	for (long round = 0; round < rounds; round++)
 		sum += round;
@@ -11,7 +11,8 @@ __attribute__((noinline)) static long work(long rounds) {
 
 int main(int count, char **words) {
 	long rounds = count > 1 ? atol(words[1]) : 1;
-	for (int call = 0; call < 300; call++)
+	long calls = count > 2 ? atol(words[2]) : 300;
+	for (long call = 0; call < calls; call++)
 		work(rounds);
 	puts("this must not be in the figures");
 	return 0;
