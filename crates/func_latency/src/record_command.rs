@@ -128,6 +128,7 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         Ended::Interrupted => messages::note(format!("interrupted after {}", ns(summary.window))),
         Ended::OutputFailed => (), // an error of its own
     }
+    summary.failed.into_iter().for_each(messages::program_failed);
     if config.verbose || config.then == Then::Keep {
         let trace: u64 = summary.losses.iter().map(|losses| losses.trace_bytes).sum();
         messages::note(format!(

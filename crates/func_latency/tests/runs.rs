@@ -206,6 +206,16 @@ mod by_probes {
         assert_eq!((counted, said.matches("a run that does not count").count()), (2, 1), "{said}");
     }
 
+    /// Figures of programs that failed looked like any other.
+    #[test]
+    fn a_program_that_fails_is_said_to() {
+        let directory = compiled("fails");
+        let program = ["--", "./repeated", "200000", "10", "3"];
+        let Some((stat, said)) = run(&directory, &["stat", "-r", "2"], &program) else { return };
+        assert_eq!(calls(&stat), [10, 10]);
+        assert_eq!(said.matches("warning: the program failed: exit status: 3\n").count(), 2, "{said}");
+    }
+
     #[test]
     fn two_programs_are_run_in_turns_and_their_rows_kept() {
         let directory = compiled("turns");

@@ -12,6 +12,7 @@
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -78,6 +79,8 @@ pub struct Summary {
     pub window: Duration,
     /// From the beginning to the window.
     pub start_up: Duration,
+    /// How a program that was started has ended, if not well.
+    pub failed: Option<ExitStatus>,
     /// Size of the file.
     pub file_bytes: u64,
     /// By buffer.
@@ -326,7 +329,7 @@ impl Session {
             tracing_data(&AboutSamples { symbols, apart_ns: Some(events.clocks_apart_ns) })
         });
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
-        let Passed { ended, window, start_up } = passed?;
+        let Passed { ended, window, start_up, failed } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
             error: ErrorKind::Other.into(),
@@ -338,6 +341,7 @@ impl Session {
             ended,
             window,
             start_up,
+            failed,
             file_bytes,
             losses,
             refused_threads,

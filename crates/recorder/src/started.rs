@@ -2,13 +2,13 @@
 //! with the window.
 
 use std::ffi::OsString;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 
 use model::Pid;
 
 use crate::error::RecordError;
 use crate::sys::{AtEntry, HeldChild, ProgramStreams};
-use crate::window::end;
+use crate::window::{end, failed};
 
 /// A program, at its entry or running. Dropped, it is ended: politely, if it runs, and after two seconds for
 /// certain.
@@ -49,6 +49,11 @@ impl StartedProgram {
             State::AtEntry(program) => program.go().map_or(State::Gone, State::Runs),
             other => other,
         };
+    }
+
+    /// How it has ended, if not well.
+    pub fn failed(&mut self) -> Option<ExitStatus> {
+        if let State::Runs(child) = &mut self.state { failed(child) } else { None }
     }
 
     /// It has not ended.

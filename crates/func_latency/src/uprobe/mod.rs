@@ -195,8 +195,10 @@ impl Timed<'_> {
             cpu,
         };
         let went = window.pass(&mut is_over, &mut Watched::new(analysis, asked), self.status)?;
+        let failed = program.as_mut().and_then(StartedProgram::failed);
         drop(program);
         self.status.clear();
+        failed.into_iter().for_each(messages::program_failed);
         tell(self.config, &went, &choice.expected);
         Ok((went.summary, went.removal))
     }

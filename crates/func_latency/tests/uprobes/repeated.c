@@ -1,4 +1,4 @@
-// `repeated ROUNDS [CALLS]`: calls of `work` [300], each of so many rounds.
+// `repeated ROUNDS [CALLS] [STATUS]`: calls of `work` [300], each of so many rounds, and an exit status [0].
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,5 +15,5 @@ int main(int count, char **words) {
 	for (long call = 0; call < calls; call++)
 		work(rounds);
 	puts("this must not be in the figures");
-	return 0;
+	return count > 3 ? atoi(words[3]) : 0;
 }
