@@ -17,6 +17,7 @@
 //!   trees of slow and of typical calls -> ledger       what makes the difference
 //!   all their branches                 -> branch_path  where they part
 //!   trees of all calls                 -> modes        the ways that calls go
+//!   figures of runs, or of blocks of calls -> samples   what repeated runs say
 //! ```
 //!
 //! [`ProbedAnalysis`] takes calls that probes have paired already ([`model::ProbeSink`]) to the same figures.
@@ -76,6 +77,7 @@ mod row_reasons;
 mod rules;
 mod running;
 mod runs;
+pub mod samples;
 mod session;
 mod sparse;
 mod stack;

@@ -7,6 +7,7 @@ mod generated;
 mod headings;
 mod record;
 mod rows_shown;
+mod runs;
 mod top;
 mod trees;
 
@@ -24,12 +25,14 @@ pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
 pub use record::RecordArgs;
 pub use rows_shown::RowsArgs;
+pub use runs::{CompareArgs, FailArgs, RepeatArgs, StatArgs};
 pub use top::{TopArgs, TopBy};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done; 1 no call of any kind was seen, or more was lost than --max-loss allows; 2 wrong usage;
-3 not permitted, not supported or not possible here; 4 bad input file; 5 the report contradicts itself (--check).
+Exit codes: 0 done; 1 no call of any kind was seen, more was lost than --max-loss allows, or B is
+slower than --fail-above allows; 2 wrong usage; 3 not permitted, not supported or not possible here;
+4 bad input file; 5 the report contradicts itself (--check).
 Results go to stdout, everything else to stderr.  Times are integers in ns of perf's clock.";
 
 /// How long every call of a function took, from Intel Processor Trace.
@@ -67,6 +70,10 @@ pub enum Command {
     Modes(Box<ModesArgs>),
     /// Say what makes the calls of a function take longer in recording B than in A
     Diff(Box<DiffArgs>),
+    /// Repeat a run, and say how its figures spread over the runs
+    Stat(Box<StatArgs>),
+    /// Run two commands in turns, and say by how much the second one is slower or faster
+    Compare(Box<CompareArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine

@@ -87,6 +87,8 @@ pub struct ReportConfig {
     pub check: bool,
     /// Off-CPU time was asked for: say so if it is not known.
     pub off_cpu: bool,
+    /// Write the rows, and no report.
+    pub rows_only: bool,
 }
 
 /// How the timeline is drawn.
@@ -131,7 +133,9 @@ impl ReportConfig {
     /// Wrong usage.
     pub fn of_recording(args: RecordArgs) -> Result<Self> {
         let directory = args.directory.unwrap_or_default();
-        let config = Self::of_query(directory.join("perf.data"), &directory, args.query)?;
+        let rows = args.save.map(|save| save.join(FIRST_RUN));
+        let query = QueryArgs { rows: args.query.rows.or(rows), ..args.query };
+        let config = Self::of_query(directory.join("perf.data"), &directory, query)?;
         Ok(Self { off_cpu: args.off_cpu, ..config })
     }
 
@@ -168,6 +172,7 @@ impl ReportConfig {
             max_loss_percent: query.max_loss,
             check: query.check,
             off_cpu: false,
+            rows_only: false,
         };
         check_apart(&config.calls.inputs(), &config.outputs())?;
         Ok(config)
@@ -201,6 +206,9 @@ impl ReportConfig {
         self.outputs().into_iter().try_for_each(|output| check_writable(output.path))
     }
 }
+
+/// The rows of the only run, in a directory of runs.
+const FIRST_RUN: &str = "run-1.jsonl";
 
 fn first_that_needs(needs: &[(&'static str, bool)]) -> Option<&'static str> {
     needs.iter().find(|(_, is_asked)| *is_asked).map(|(what, _)| *what)

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::ledger::{AllCalls, OffCpuPart, Shift, Side};
+use analyzer::samples::Comparison;
 use analyzer::{ChildKind, CountersAsked, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
 
-use crate::args::Format;
+use crate::args::{DiffArgs, Format};
 use crate::calls::{self, Opened};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -19,8 +20,18 @@ use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
 use crate::render::names::callee_name;
 use crate::report_command::text_width;
+use crate::{compare_command, runs_there};
 
-pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
+/// Rows have no trees: of them there are figures only.
+pub(crate) fn run(args: DiffArgs) -> Result<Exit> {
+    if [&args.base, &args.these].into_iter().any(|path| runs_there::has_rows(path)) {
+        let DiffArgs { base, these, fail, calls, format } = args;
+        return compare_command::of_paths([&base, &these], &calls, format, fail.fail_above());
+    }
+    of_recordings(&DiffConfig::new(args)?)
+}
+
+fn of_recordings(config: &DiffConfig) -> Result<Exit> {
     // Both are opened before either is decoded: what becomes of off-CPU time depends on both.
     let of_both = |base: &Opened<'_>, these: &Opened<'_>| Gathered::of(config, base, these);
     let within_base = |base: &Opened<'_>| {
@@ -44,8 +55,11 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
         }
         None => Callee::default(),
     };
+    let figures = Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]);
     let difference = Difference {
         shift: Shift::of(&these.calls.latencies_ns, &base.calls.latencies_ns),
+        comparison: &figures,
+        fail_above: config.fail_above,
         ledger: &LedgerView::new(&ledger, comparison, callee),
         function: &callee(0).name,
         these: &these,
@@ -57,7 +71,7 @@ pub(crate) fn run(config: &DiffConfig) -> Result<Exit> {
         Format::Json => diff::write_json(&mut out, &difference),
     };
     written.and_then(|()| out.flush()).context("cannot write to stdout")?;
-    Ok(Exit::Done)
+    Ok(compare_command::verdict(&figures, config.fail_above))
 }
 
 /// Callees of both recordings: they have names in common, not ids, and not the places that they are called

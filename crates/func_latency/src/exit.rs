@@ -9,7 +9,7 @@ use std::io;
 pub enum Exit {
     /// Done.
     Done = 0,
-    /// No call of any kind was seen, or more was lost than allowed.
+    /// No call of any kind was seen, more was lost than allowed, or B is slower than allowed.
     Nothing = 1,
     /// The command line makes no sense, or names what does not exist.
     Usage = 2,

@@ -8,6 +8,7 @@ use crate::args::{CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
+use crate::render::compare::FailAbove;
 
 /// What `explain` does.
 #[derive(Clone, Debug)]
@@ -79,7 +80,7 @@ impl ModesConfig {
     }
 }
 
-/// What `diff` does.
+/// What `diff` does with two recordings.
 #[derive(Clone, Debug)]
 pub(crate) struct DiffConfig {
     /// Which function, of the recording that the other one is compared with.
@@ -88,6 +89,8 @@ pub(crate) struct DiffConfig {
     pub(crate) these: CallsConfig,
     /// Form of the comparison.
     pub(crate) format: Format,
+    /// What makes it fail.
+    pub(crate) fail_above: Option<FailAbove>,
 }
 
 impl DiffConfig {
@@ -96,8 +99,9 @@ impl DiffConfig {
     /// # Errors
     /// Wrong usage.
     pub(crate) fn new(args: DiffArgs) -> Result<Self> {
-        let DiffArgs { base, these, calls, format } = args;
-        Ok(Self { base: of_function(base, calls.clone())?, these: of_function(these, calls)?, format })
+        let DiffArgs { base, these, fail, calls, format } = args;
+        let (base, these) = (of_function(base, calls.clone())?, of_function(these, calls)?);
+        Ok(Self { base, these, format, fail_above: fail.fail_above() })
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use analyzer::CallId;
+use analyzer::samples::Figure;
 use model::{Ns, Tid};
 
 /// `3` or `3-5`: thread ids, both ends included.
@@ -94,6 +95,30 @@ impl FromStr for Percent {
         let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
         percent.map(Self).ok_or_else(|| format!("`{text}` is not between 0 and 100 percent (example: 1.5)"))
     }
+}
+
+/// By how much something is more, in percent: `5%`, or `5`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rise(pub f64);
+
+impl FromStr for Rise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        let percent = digits.trim_end().parse().ok().filter(|percent| (0.0..f64::INFINITY).contains(percent));
+        percent.map(Self).ok_or_else(|| format!("`{text}` is no share from 0% on (example: 5%)"))
+    }
+}
+
+/// A figure of runs, by its name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn figure(text: &str) -> Result<Figure, String> {
+    let name = if text == "median" { "p50" } else { text };
+    let found = Figure::ALL.into_iter().find(|figure| figure.name() == name);
+    found.ok_or_else(|| format!("`{text}` is none of {}", Figure::ALL.map(Figure::name).join(", ")))
 }
 
 /// `min,max` in ns, both included; either may be left out.

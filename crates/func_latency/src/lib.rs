@@ -18,6 +18,10 @@
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
 //! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
+//! stat_command    runs that are repeated -> render::stat
+//!     runs_made       records them, one after the other
+//!     runs_there      runs that were made before: recordings and rows
+//! compare_command  two commands in turns -> render::compare
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -39,6 +43,7 @@ mod aim;
 pub mod args;
 mod bundle_command;
 mod calls;
+mod compare_command;
 pub mod config;
 mod decoding;
 mod diff_command;
@@ -71,10 +76,15 @@ mod recording;
 mod remedy;
 pub mod render;
 mod report_command;
+mod row_calls;
 mod row_file;
+mod runs_made;
+mod runs_there;
 mod sched;
 mod shell;
+mod shell_line;
 mod show_command;
+mod stat_command;
 mod stripped;
 mod target;
 #[cfg(test)]
@@ -98,7 +108,7 @@ use anyhow::Result;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
-use explain_config::{DiffConfig, ExplainConfig, ModesConfig};
+use explain_config::{ExplainConfig, ModesConfig};
 use top_config::TopConfig;
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
@@ -148,11 +158,13 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Top(args)) => top_command::run(TopConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
-        Some(Command::Diff(args)) => diff_command::run(&DiffConfig::new(*args)?),
+        Some(Command::Diff(args)) => diff_command::run(*args),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),
         Some(Command::Graph(args)) => tree_commands::graph(&GraphConfig::new(*args)?),
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
+        Some(Command::Stat(args)) => stat_command::run(*args),
+        Some(Command::Compare(args)) => compare_command::run(*args),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),
         Some(Command::Doctor) => doctor_command::run(),

@@ -1,6 +1,7 @@
 //! What is said on stderr.
 
 use std::io::{Write, stderr};
+use std::process::ExitStatus;
 
 use analyzer::Violation;
 
@@ -16,6 +17,11 @@ pub(crate) fn warn(message: impl std::fmt::Display) {
 /// Something that is good to know.
 pub(crate) fn note(message: impl std::fmt::Display) {
     say("note", &message.to_string());
+}
+
+/// The program that was traced has not ended well.
+pub(crate) fn program_failed(status: ExitStatus) {
+    warn(format!("the program failed: {status}"));
 }
 
 /// The report contradicts itself, which is a defect of this program.

@@ -31,6 +31,18 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a Path,
 }
 
+/// Creates a directory for files of ours, or takes an empty one.
+///
+/// # Errors
+/// It has files already, which would be mixed up with ours, or it cannot be created.
+pub(crate) fn create_empty_directory(option: &str, path: &Path) -> Result<()> {
+    if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+        let message = format!("{option} {}: not an empty directory; name another one", path.display());
+        return Err(failure(Exit::Usage, message));
+    }
+    fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))
+}
+
 /// Whether `outputs` are files of their own: none of `inputs`, and not each other or what stdout is
 /// redirected to.
 ///

@@ -168,6 +168,7 @@ mod tests {
             ended: Ended::InTime,
             window: Duration::from_millis(100),
             start_up: Duration::from_millis(3),
+            failed: None,
             file_bytes: 9,
             losses,
             refused_threads: 0,

@@ -10,7 +10,7 @@ use crate::ip_ranges::Chosen;
 use crate::prepared::{Prepared, create_directory_of};
 use crate::record_config::{RecordConfig, Then};
 use crate::render::units::{counted, duration, size};
-use crate::{bundle_command, messages, preview_command, report_command, uprobe};
+use crate::{bundle_command, messages, output, preview_command, report_command, uprobe};
 
 /// `--history=1`: record only.
 const HISTORY_RECORD: u8 = 1;
@@ -28,13 +28,25 @@ pub(crate) fn run(args: RecordArgs) -> Result<Exit> {
     match args.history {
         Some(HISTORY_REPORT) => report_command::run(&ReportConfig::of_recording(args)?),
         Some(HISTORY_RECORD) => record(args),
-        _ => execute(args, Then::Report),
+        _ => Ok(execute(args, Then::Report)?.exit),
     }
 }
 
 /// `record`.
 pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
-    execute(args, Then::Keep)
+    Ok(execute(args, Then::Keep)?.exit)
+}
+
+/// One of several runs: writes the rows of its calls, and no report.
+pub(crate) fn record_rows(args: RecordArgs) -> Result<Recorded> {
+    execute(args, Then::Rows)
+}
+
+/// How a run ended.
+pub(crate) struct Recorded {
+    pub(crate) exit: Exit,
+    /// Ctrl-C or its kind ended it.
+    pub(crate) is_interrupted: bool,
 }
 
 /// Options that reports do not have yet.
@@ -43,33 +55,35 @@ fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
     options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
-fn execute(args: RecordArgs, then: Then) -> Result<Exit> {
+fn execute(args: RecordArgs, then: Then) -> Result<Recorded> {
+    if let Some(directory) = &args.save {
+        output::create_empty_directory("--save", directory)?;
+    }
     let config = RecordConfig::new(args, then)?;
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    let recorded = |exit, interrupts: &Interrupts| Recorded { exit, is_interrupted: interrupts.was_taken() };
     if uprobe::takes(&config) {
-        return uprobe::run(&config, &interrupts);
+        return Ok(recorded(uprobe::run(&config, &interrupts)?, &interrupts));
     }
     if config.then == Then::Preview {
-        return preview_command::run(&config, &interrupts);
+        return Ok(recorded(preview_command::run(&config, &interrupts)?, &interrupts));
     }
     let prepared = Prepared::new(&config, &interrupts)?;
     announce(&config, &prepared);
     create_directory_of(&config.output)?;
-    if let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) {
-        report.check_outputs()?;
-    }
+    let report = config.report.as_ref().filter(|_| config.then.is_of_calls());
+    report.map_or(Ok(()), ReportConfig::check_outputs)?;
     let summary = prepared.record(&config.output, config.window, &interrupts)?;
+    let recorded = recorded(Exit::Done, &interrupts);
     // The window is over: from here on Ctrl-C ends us at once.
     drop(interrupts);
     tell(&config, &summary);
     if let Some(bundle) = &config.bundle {
         bundle_command::run(bundle)?;
     }
-    match &config.report {
-        Some(report) if config.then == Then::Report => report_command::run(report),
-        _ => Ok(Exit::Done),
-    }
+    let exit = report.map_or(Ok(Exit::Done), report_command::run)?;
+    Ok(Recorded { exit, ..recorded })
 }
 
 /// Says what will be recorded, before it is.
@@ -114,6 +128,7 @@ fn tell(config: &RecordConfig, summary: &Summary) {
         Ended::Interrupted => messages::note(format!("interrupted after {}", ns(summary.window))),
         Ended::OutputFailed => (), // an error of its own
     }
+    summary.failed.into_iter().for_each(messages::program_failed);
     if config.verbose || config.then == Then::Keep {
         let trace: u64 = summary.losses.iter().map(|losses| losses.trace_bytes).sum();
         messages::note(format!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use image::KernelOptions;
 use model::{Pid, Tid};
-use recorder::{Proc, Request, Target};
+use recorder::{Proc, ProgramStreams, Request, Target};
 
 use crate::args::{BackendChoice, RecordArgs};
 use crate::config::{BundleConfig, ReportConfig};
@@ -21,8 +21,17 @@ pub(crate) enum Then {
     Keep,
     /// Reports it.
     Report,
+    /// Keeps the rows of its calls, and reports nothing: one of several runs.
+    Rows,
     /// Throws it away, and says what it was like.
     Preview,
+}
+
+impl Then {
+    /// Calls of a function are wanted.
+    pub(crate) const fn is_of_calls(self) -> bool {
+        matches!(self, Self::Report | Self::Rows)
+    }
 }
 
 /// What a recording is of, and what becomes of it.
@@ -68,7 +77,7 @@ impl RecordConfig {
         let usage = |message: &str| Err(failure(Exit::Usage, message));
         let then = if args.preview { Then::Preview } else { then };
         if args.query.calls.functions.is_empty()
-            && (then == Then::Report && args.query.flamegraph.is_none() || args.ip_filter)
+            && (then.is_of_calls() && args.query.flamegraph.is_none() || args.ip_filter)
         {
             return usage("which function? Name it with -f FUNC");
         }
@@ -98,6 +107,7 @@ impl RecordConfig {
             pt_config: args.pt_config.clone(),
             filter: Vec::new(),
             trace_bytes: args.aux_size.map(|size| size.0),
+            streams: if then == Then::Rows { ProgramStreams::Null } else { ProgramStreams::Ours },
             target,
         };
         let bundle = args.bundle.as_deref().map(|directory| BundleConfig::of_recording(&output, directory));
@@ -114,7 +124,8 @@ impl RecordConfig {
             #[cfg(feature = "bpf")]
             probing: crate::uprobe::ProbeLimits {
                 most_percent: args.max_overhead,
-                most_probes: args.max_probes,
+                // Rows have no children.
+                most_probes: if then == Then::Rows { 0 } else { args.max_probes },
             },
             #[cfg(feature = "bpf")]
             ends: match (args.uretprobe, args.no_uretprobe) {
@@ -122,7 +133,7 @@ impl RecordConfig {
                 (false, true) => Some(bpf::Ends::AtInstructions),
                 (false, false) => None,
             },
-            report: report(args)?,
+            report: report(args, then)?,
             output,
             request,
         })
@@ -130,12 +141,13 @@ impl RecordConfig {
 }
 
 /// What a report shows of it: the processes that were asked for, and with `--follow` what came of them.
-fn report(args: RecordArgs) -> Result<Option<ReportConfig>> {
+fn report(args: RecordArgs, then: Then) -> Result<Option<ReportConfig>> {
     if args.query.calls.functions.is_empty() && args.query.flamegraph.is_none() {
         return Ok(None);
     }
     let follow = args.follow;
     let mut config = ReportConfig::of_recording(args)?;
+    config.rows_only = then == Then::Rows;
     if follow {
         config.calls.pids.clear();
     }

@@ -221,6 +221,9 @@ impl TreesWanted {
 /// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not
 /// need the page.
 pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
+    if config.rows_only {
+        return Ok(());
+    }
     let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
     let text = write_text(config, view).context("cannot write to stdout");
     if let Some(path) = config.html.as_ref().filter(|_| config.open && page.is_ok()) {

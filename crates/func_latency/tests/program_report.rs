@@ -611,6 +611,7 @@ fn help_names_the_schema_that_is_written() {
         (&["explain"], "func_latency_explain/1"),
         (&["modes"], "func_latency_modes/1"),
         (&["diff", "perf.data", "other.data"], "func_latency_diff/1"),
+        (&["stat", "perf.data", "other.data"], "func_latency.stat/1"),
     ] {
         let (json, _) = check(&directory, &[words, &["-f", "f", "--format", "json"]].concat(), 0);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -129,8 +129,9 @@ fn matches(pattern: &str, text: &str) -> bool {
 fn goldens_fit_the_schema() {
     let schema = Schema::open();
     let reports = ["report", "report-no-switches", "report-no-times", "top", "top-no-times"];
-    let others = ["counters", "explain-clusters", "explain-slower", "modes", "diff"];
-    for name in reports.into_iter().chain(others) {
+    let explained = ["counters", "explain-clusters", "explain-slower", "modes"];
+    let compared = ["diff", "stat", "compare", "compare-blocks"];
+    for name in reports.into_iter().chain(explained).chain(compared) {
         let document = serde_json::from_str(&read(&format!("tests/goldens/{name}.json"))).unwrap();
         assert_eq!(schema.check(&document), Ok(()), "{name}");
     }
@@ -144,7 +145,7 @@ fn what_the_commands_write_fits_the_schema() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &BUILD_ID);
     let schema = Schema::open();
-    let commands: [(&[&str], &str); 9] = [
+    let commands: [(&[&str], &str); 11] = [
         (&["report", "-f", "f", "--rows", "calls.jsonl"], "func_latency/3"),
         (&["report", "-f", "outer"], "func_latency/3"),
         (&["report", "-f", "f", "--counters"], "func_latency/3"),
@@ -154,6 +155,8 @@ fn what_the_commands_write_fits_the_schema() {
         (&["explain", "-f", "outer"], "func_latency_explain/1"),
         (&["modes", "-f", "f"], "func_latency_modes/1"),
         (&["diff", "perf.data", "perf.data", "-f", "f"], "func_latency_diff/1"),
+        (&["diff", "perf.data", "calls.jsonl", "-f", "f", "--fail-above", "5%"], "func_latency.compare/1"),
+        (&["stat", "perf.data", "calls.jsonl", "-f", "f"], "func_latency.stat/1"),
     ];
     for (words, name) in commands {
         let (text, _) = check(directory.path(), &[words, &["--format", "json"]].concat(), 0);

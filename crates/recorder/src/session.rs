@@ -12,6 +12,7 @@
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -43,7 +44,7 @@ use crate::pt_config::PtSettings;
 use crate::rounds::Rounds;
 use crate::sched_side::{self, Sched, SchedSource};
 use crate::snapshot::{BuildIdOf, Snapshot};
-use crate::sys::{HeldChild, Interrupts};
+use crate::sys::{HeldChild, Interrupts, ProgramStreams};
 use crate::target::Target;
 use crate::window::{Ended, Passed, Window};
 use crate::workers::Workers;
@@ -65,6 +66,8 @@ pub struct Request {
     pub filter: Vec<IpRange>,
     /// Bytes of each buffer of trace.
     pub trace_bytes: Option<u64>,
+    /// Input and output of a program that is started.
+    pub streams: ProgramStreams,
 }
 
 /// What became of a recording.
@@ -76,6 +79,8 @@ pub struct Summary {
     pub window: Duration,
     /// From the beginning to the window.
     pub start_up: Duration,
+    /// How a program that was started has ended, if not well.
+    pub failed: Option<ExitStatus>,
     /// Size of the file.
     pub file_bytes: u64,
     /// By buffer.
@@ -140,7 +145,7 @@ impl Session {
         request.target.check(&proc)?;
         let program = match &request.target {
             Target::Program(words) => {
-                Some(HeldChild::spawn(words).map_err(|e| RecordError::program(words, e))?)
+                Some(HeldChild::spawn(words, request.streams).map_err(|e| RecordError::program(words, e))?)
             }
             _ => None,
         };
@@ -324,7 +329,7 @@ impl Session {
             tracing_data(&AboutSamples { symbols, apart_ns: Some(events.clocks_apart_ns) })
         });
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
-        let Passed { ended, window, start_up } = passed?;
+        let Passed { ended, window, start_up, failed } = passed?;
         let losses = losses.map_err(|_| RecordError::System {
             what: "a thread that reads buffers failed",
             error: ErrorKind::Other.into(),
@@ -336,6 +341,7 @@ impl Session {
             ended,
             window,
             start_up,
+            failed,
             file_bytes,
             losses,
             refused_threads,

@@ -2,13 +2,13 @@
 //! with the window.
 
 use std::ffi::OsString;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 
 use model::Pid;
 
 use crate::error::RecordError;
-use crate::sys::{AtEntry, HeldChild};
-use crate::window::end;
+use crate::sys::{AtEntry, HeldChild, ProgramStreams};
+use crate::window::{end, failed};
 
 /// A program, at its entry or running. Dropped, it is ended: politely, if it runs, and after two seconds for
 /// certain.
@@ -31,8 +31,8 @@ impl StartedProgram {
     ///
     /// # Errors
     /// It cannot be executed, or must not be traced.
-    pub fn at_entry(words: &[OsString]) -> Result<Self, RecordError> {
-        let program = HeldChild::spawn(words).and_then(AtEntry::of);
+    pub fn at_entry(words: &[OsString], streams: ProgramStreams) -> Result<Self, RecordError> {
+        let program = HeldChild::spawn(words, streams).and_then(AtEntry::of);
         let program = program.map_err(|error| RecordError::program(words, error))?;
         Ok(Self { pid: program.pid(), state: State::AtEntry(program) })
     }
@@ -49,6 +49,11 @@ impl StartedProgram {
             State::AtEntry(program) => program.go().map_or(State::Gone, State::Runs),
             other => other,
         };
+    }
+
+    /// How it has ended, if not well.
+    pub fn failed(&mut self) -> Option<ExitStatus> {
+        if let State::Runs(child) = &mut self.state { failed(child) } else { None }
     }
 
     /// It has not ended.

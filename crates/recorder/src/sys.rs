@@ -14,6 +14,7 @@ mod ring;
 mod signals;
 
 pub(crate) use child::HeldChild;
+pub use child::ProgramStreams;
 pub(crate) use entry::AtEntry;
 pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;

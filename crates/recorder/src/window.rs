@@ -1,6 +1,6 @@
 //! The window: from the moment the trace is on until it is off.
 
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,6 +35,12 @@ pub(crate) struct Passed {
     pub(crate) ended: Ended,
     pub(crate) window: Duration,
     pub(crate) start_up: Duration,
+    pub(crate) failed: Option<ExitStatus>,
+}
+
+/// How a program has ended, if not well.  `None`, too: it runs.
+pub(crate) fn failed(child: &mut Child) -> Option<ExitStatus> {
+    child.try_wait().ok().flatten().filter(|status| !status.success())
 }
 
 /// The target is looked at this often for whether it lives.
@@ -94,10 +100,11 @@ impl Window<'_> {
         let window = start.elapsed();
         // The first Ctrl-C ends the window, the second one us; what is in the file stays whole.
         self.interrupts.give_back();
+        let failed = child.as_mut().and_then(failed);
         if let Some(child) = child.filter(|_| ended != Ended::TargetGone) {
             end(child);
         }
-        Ok(Passed { ended, window, start_up: start.duration_since(began) })
+        Ok(Passed { ended, window, start_up: start.duration_since(began), failed })
     }
 
     /// On all CPUs: each event is switched where its thread runs.

@@ -32,7 +32,7 @@ const VALUES: [&str; 14] = [
 ];
 
 /// What it is asked, on `any.data`.
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 29] = [
     &["report", "-i", "any.data", "--check"],
     &["report", "-i", "any.data", "--check", "--format", "json"],
     &["report", "-i", "any.data", "--check", "-l"],
@@ -60,6 +60,8 @@ const COMMANDS: [&[&str]; 27] = [
     &["top", "-i", "any.data"],
     &["top", "-i", "any.data", "--by", "calls", "--format", "json"],
     &["report", "-i", "any.data", "--min-share", "5"],
+    &["diff", "rows.csv", "rows.jsonl"],
+    &["stat", "rows.csv", "rows.jsonl"],
 ];
 
 /// It ends with an exit code, and not with that of a report that contradicts itself.

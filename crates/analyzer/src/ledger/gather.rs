@@ -127,7 +127,7 @@ pub struct AllCalls<'a, K, F> {
     left_out: LeftOut,
 }
 
-/// The calls of a recording that were compared.
+/// The calls of a recording that are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Latencies in the order of the calls' starts.
@@ -150,11 +150,16 @@ impl<'a, K, F> AllCalls<'a, K, F> {
         self.calls.sort_unstable();
         let calls: Vec<(u64, u64)> =
             self.calls.into_iter().map(|(.., ns, error_ns)| (ns, error_ns)).collect();
-        Compared {
-            latencies_ns: calls.iter().map(|(ns, _)| *ns).collect(),
-            error: ErrorBound::of_calls(&calls),
-            left_out: self.left_out,
-        }
+        Compared::of(&calls, self.left_out)
+    }
+}
+
+impl Compared {
+    /// Of calls in the order of their starts: latencies and errors.
+    #[must_use]
+    pub fn of(calls: &[(u64, u64)], left_out: LeftOut) -> Self {
+        let latencies_ns = calls.iter().map(|(ns, _)| *ns).collect();
+        Self { latencies_ns, error: ErrorBound::of_calls(calls), left_out }
     }
 }
 

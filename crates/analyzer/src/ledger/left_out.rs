@@ -20,15 +20,28 @@ pub struct LeftOut {
 impl LeftOut {
     /// The call is compared; one that is not is counted.
     pub(crate) fn compares(&mut self, call: &CallRow) -> bool {
-        let reason = match call.status {
-            Status::OpenStart => &mut self.open_start,
-            Status::OpenEnd => &mut self.open_end,
-            Status::Cut => &mut self.cut,
-            Status::Complete | Status::Unwound if call.depth >= NESTED_MAX => &mut self.nested,
+        let is_nested = call.status.counted() && call.depth >= NESTED_MAX;
+        self.nested += u64::from(is_nested);
+        self.compares_status(call.status) && !is_nested
+    }
+
+    /// Calls of this status are compared; one that is not is counted.
+    pub fn compares_status(&mut self, status: Status) -> bool {
+        match status {
+            Status::OpenStart => self.open_start += 1,
+            Status::OpenEnd => self.open_end += 1,
+            Status::Cut => self.cut += 1,
             Status::Complete | Status::Unwound => return true,
-        };
-        *reason += 1;
+        }
         false
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Self) {
+        self.open_start += other.open_start;
+        self.open_end += other.open_end;
+        self.cut += other.cut;
+        self.nested += other.nested;
     }
 
     /// All of them.

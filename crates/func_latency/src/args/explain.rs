@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
+use super::{AFTER_HELP, CallsArgs, FailArgs, Format, InputArgs, form};
 use crate::filter::{CallNumber, Percentile};
 use crate::render::{diff, explain, modes};
 
@@ -54,13 +54,16 @@ pub struct ModesArgs {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DiffArgs {
-    /// The recording that the other one is compared with
+    /// The recording that the other one is compared with, or rows of calls: a file, or a directory of --save
     #[arg(value_name = "A")]
     pub base: PathBuf,
     /// The recording whose calls take longer, or less
     #[arg(value_name = "B")]
     pub these: PathBuf,
-    /// Which function.
+    /// What makes it fail.
+    #[command(flatten)]
+    pub fail: FailArgs,
+    /// Which function; of rows, the only one by default.
     #[command(flatten)]
     pub calls: CallsArgs,
     /// Form of the comparison.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use recorder::CpuList;
 
-use super::headings::{OLD, PROBES, RECORDING};
+use super::headings::{FILES, OLD, PROBES, RECORDING};
 use super::{BackendChoice, QueryArgs};
 use crate::filter::ByteSize;
 
 /// Options of recording; those of PT_PERF are all known.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct RecordArgs {
     /// Which calls, and how to show them.
     #[command(flatten)]
@@ -65,6 +65,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "DIR")]
     #[arg(help_heading = RECORDING)]
     pub bundle: Option<PathBuf>,
+    /// Keep the rows of all calls in this directory, as `diff` and `stat` take them
+    #[arg(long, value_name = "DIR", conflicts_with = "rows")]
+    #[arg(help_heading = FILES)]
+    pub save: Option<PathBuf>,
     /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a
     /// note
     #[arg(short = 'c', long = "code_block")]

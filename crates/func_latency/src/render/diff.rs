@@ -3,14 +3,17 @@
 use std::io::{self, Write};
 
 use analyzer::ledger::{Compared, Difference as LedgerDifference, Shift, Verdict};
+use analyzer::samples::Comparison;
 use analyzer::{Quantiles, Spread, Stats};
 use model::NoOffCpu;
 use serde::Serialize;
 
+use super::compare::{self, FailAbove, FailEntry, FigureEntry};
 use super::ledger::json::{Cause, Entry, NotCompared};
 use super::ledger::split;
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
+use super::runs::Run;
 use super::table::{Align, Table};
 use super::text::figures::{Figure, P90, P99};
 use super::units::{counted, duration_within, grouped};
@@ -58,9 +61,22 @@ pub struct Difference<'a> {
     pub ledger: &'a LedgerView,
     /// Whether it is chance.
     pub shift: Shift,
+    /// The difference of each figure.
+    pub comparison: &'a Comparison,
+    /// What makes the comparison fail.
+    pub fail_above: Option<FailAbove>,
 }
 
 impl Difference<'_> {
+    /// Each recording as a run: A, B.
+    fn runs(&self) -> [Run; 2] {
+        [self.base, self.these].map(|recorded| Run {
+            name: recorded.input.clone(),
+            calls: recorded.calls.clone(),
+            off_cpu_sum_ns: None,
+        })
+    }
+
     /// What chance has to do with it. A difference that is less than its error may be none: then it exceeds
     /// nothing, however unlikely the same blocks are by chance.
     fn verdict(&self) -> Verdict {
@@ -124,6 +140,8 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             )?;
         }
     }
+    let [a, b] = difference.runs();
+    compare::write_figures(out, difference.comparison, [&[a], &[b]], width)?;
     write_shift(out, difference)?;
     let cause = text::cause(ledger).filter(|_| difference.verdict() == Verdict::Exceeds);
     if let Some((what, of)) = cause {
@@ -132,7 +150,9 @@ pub fn write_text(out: &mut dyn Write, difference: &Difference<'_>, width: usize
             writeln!(out, "  {}", split::sentence(&nature, false))?;
         }
     }
-    text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)
+    text::write(out, ledger, Titles { these: "B: times", base: "A: times" }, width)?;
+    let asked = difference.fail_above;
+    asked.map_or(Ok(()), |asked| compare::write_fail_above(out, asked, difference.comparison))
 }
 
 /// Whether the difference is chance.
@@ -183,6 +203,10 @@ struct Document<'a> {
     smallest_p_value: f64,
     /// With so many calls of each at least it could be told.  Null: there are enough.
     calls_needed: Option<usize>,
+    /// The difference of each figure, with intervals from blocks.
+    figures: Vec<FigureEntry>,
+    /// Null: nothing was asked.
+    fail_above: Option<FailEntry>,
     rows: Vec<Entry<'a>>,
     /// Null: there is no difference.
     cause: Option<Cause<'a>>,
@@ -216,7 +240,8 @@ struct Group<'a> {
 /// # Errors
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<()> {
-    let Difference { function, these, base, ledger, shift } = *difference;
+    let Difference { function, these, base, ledger, shift, comparison, fail_above } = *difference;
+    let [a, b] = difference.runs();
     let (exceeds_spread, calls_needed) = match difference.verdict() {
         Verdict::Exceeds => (Some(true), None),
         Verdict::DoesNotExceed => (Some(false), None),
@@ -233,6 +258,8 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
         p_value: shift.p_value,
         smallest_p_value: shift.smallest_p_value,
         calls_needed,
+        figures: compare::figure_entries(comparison, [&[a], &[b]]),
+        fail_above: fail_above.map(|fail_above| FailEntry::of(fail_above, comparison)),
         rows: ledger::json::rows(ledger),
         cause: ledger::json::cause(ledger),
     };

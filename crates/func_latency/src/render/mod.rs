@@ -1,5 +1,6 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod compare;
 pub mod counters;
 pub mod diff;
 pub mod explain;
@@ -15,6 +16,8 @@ pub mod modes;
 pub mod names;
 pub mod row_limit;
 pub mod rows;
+pub mod runs;
+pub mod stat;
 pub mod table;
 pub mod text;
 pub mod timeline;

@@ -85,6 +85,12 @@ pub fn signed_percent_within(share: f64, error: f64) -> String {
     }
 }
 
+/// By how much a factor is more or less than 1: `+5.2 %`.
+#[must_use]
+pub fn signed_percent(factor: f64) -> String {
+    if factor.is_finite() { format!("{:+.1} %", (factor - 1.0) * 100.0) } else { "unknown".to_owned() }
+}
+
 /// What is known of a number that may be some more or less.
 enum Known {
     Exactly,
@@ -252,6 +258,7 @@ mod tests {
         let within = [(100.1, 0.0), (-0.1, 0.04), (-24.3, 0.3), (124.3, 2.0), (12.0, 25.0), (-12.0, 25.0)];
         let within = within.map(|(share, error)| signed_percent_within(share, error));
         assert_eq!(within, ["100.1", "-0.1", "-24.3", "124", "< 37", "> -37"]);
+        assert_eq!([1.052, 0.5, f64::INFINITY].map(signed_percent), ["+5.2 %", "-50.0 %", "unknown"]);
         assert_eq!([counted(1, "call"), counted(2, "call")], ["1 call", "2 calls"]);
     }
 }

@@ -44,7 +44,7 @@ use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::messages;
-use crate::record_config::{RecordConfig, Then};
+use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
 use before::{Plan, Ready};
@@ -66,7 +66,7 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
         Some(backend) => backend == BackendChoice::Uprobe,
         None if config.ends.is_some() => true,
         None => {
-            let can = config.then == Then::Report && config.request.target != Target::WholeCpus;
+            let can = config.then.is_of_calls() && config.request.target != Target::WholeCpus;
             can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
 pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
-    let Some(report) = config.report.as_ref().filter(|_| config.then == Then::Report) else {
+    let Some(report) = config.report.as_ref().filter(|_| config.then.is_of_calls()) else {
         let message =
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
@@ -195,8 +195,10 @@ impl Timed<'_> {
             cpu,
         };
         let went = window.pass(&mut is_over, &mut Watched::new(analysis, asked), self.status)?;
+        let failed = program.as_mut().and_then(StartedProgram::failed);
         drop(program);
         self.status.clear();
+        failed.into_iter().for_each(messages::program_failed);
         tell(self.config, &went, &choice.expected);
         Ok((went.summary, went.removal))
     }
@@ -228,7 +230,7 @@ fn target_of(config: &RecordConfig) -> Result<(Target, Option<StartedProgram>)> 
     let Target::Program(words) = &config.request.target else {
         return Ok((config.request.target.clone(), None));
     };
-    let program = StartedProgram::at_entry(words)?;
+    let program = StartedProgram::at_entry(words, config.request.streams)?;
     Ok((Target::Processes(vec![program.pid()]), Some(program)))
 }
 
@@ -253,7 +255,7 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
         ),
         (
             config.bundle.is_some(),
-            "--bundle: uprobes make no recording; --format json and --rows keep what they see",
+            "--bundle: uprobes make no recording; --format json, --rows and --save keep what they see",
         ),
     ];
     if let Some((_, message)) = refusals.into_iter().find(|(is_asked_for, _)| *is_asked_for) {

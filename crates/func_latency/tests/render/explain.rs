@@ -3,10 +3,12 @@
 use analyzer::branch_path::{BranchPath, Kept, OwnBranches, Step, To};
 use analyzer::ledger::{AllCalls, Groups, LedgerOfCalls, OffCpuPart, Shift, Side, Slow};
 use analyzer::modes::ModesOfCalls;
+use analyzer::samples::{Comparison, Figure};
 use analyzer::{
     CallRow, CallTree, Caller, ChildKind, CycleCount, LatencyRange, Ledger, Node, Place, Status, Total,
     TreeSink, Work,
 };
+use func_latency::render::compare::FailAbove;
 use func_latency::render::explain::{Branches, Explanation, Part, json, text};
 use func_latency::render::ledger::{Callee, LedgerView};
 use func_latency::render::{diff, modes};
@@ -268,6 +270,8 @@ fn two_recordings_of_a_few_calls_have_no_percentiles() {
         base: &base,
         ledger: &LedgerView::new(&ledger, ledger.compare().unwrap(), callee),
         shift: Shift::of(&these.calls.latencies_ns, &base.calls.latencies_ns),
+        comparison: &Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
+        fail_above: Some(FailAbove { figure: Figure::P99, percent: 5.0 }),
     };
     let (mut text, mut json) = (vec![], vec![]);
     diff::write_text(&mut text, &difference, 100).unwrap();
@@ -285,7 +289,15 @@ fn a_difference_below_its_error_is_none() {
     let these = recorded(&mut ledger, Side::These, &(0..2000).map(longer).collect::<Vec<_>>());
     let shift = Shift { p_value: 0.0007, smallest_p_value: 0.0001, blocks: (16, 16) };
     let view = LedgerView::new(&ledger, ledger.compare().unwrap(), |_| Callee::default());
-    let difference = diff::Difference { function: "f", these: &these, base: &base, ledger: &view, shift };
+    let difference = diff::Difference {
+        function: "f",
+        these: &these,
+        base: &base,
+        ledger: &view,
+        shift,
+        comparison: &Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
+        fail_above: None,
+    };
     let (mut text, mut json) = (vec![], vec![]);
     diff::write_text(&mut text, &difference, 100).unwrap();
     diff::write_json(&mut json, &difference).unwrap();

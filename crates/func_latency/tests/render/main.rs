@@ -9,6 +9,7 @@ mod explain;
 mod golden;
 mod machine;
 mod report;
+mod runs;
 mod summary;
 mod text;
 mod top;

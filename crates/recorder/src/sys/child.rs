@@ -5,12 +5,22 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use model::Pid;
 
 use super::signals;
+
+/// Where a program that is started reads and writes; its messages (stderr) are ours in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgramStreams {
+    /// Those of this process.
+    #[default]
+    Ours,
+    /// It reads nothing, and what it writes is dropped.
+    Null,
+}
 
 /// A child that has been forked and not yet executed its program.
 ///
@@ -28,13 +38,16 @@ impl HeldChild {
     ///
     /// # Errors
     /// There can be no more processes.
-    pub(crate) fn spawn(program: &[OsString]) -> io::Result<Self> {
+    pub(crate) fn spawn(program: &[OsString], streams: ProgramStreams) -> io::Result<Self> {
         let Some((name, arguments)) = program.split_first() else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let (mut gate, inner) = UnixStream::pair()?;
         let mut command = Command::new(name);
         command.args(arguments);
+        if streams == ProgramStreams::Null {
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+        }
         let mut inner = inner;
         let our_end = gate.as_raw_fd();
         let wait_for_release = move || -> io::Result<()> {
@@ -101,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_program_waits_until_it_is_released() {
-        let child = HeldChild::spawn(&["true".into()]).unwrap();
+        let child = HeldChild::spawn(&["true".into()], ProgramStreams::Ours).unwrap();
         let name = || std::fs::read_to_string(format!("/proc/{}/comm", child.pid().0)).unwrap();
         assert_ne!(name().trim(), "true");
         let pid = child.pid().0;
@@ -117,20 +130,28 @@ mod tests {
         let _interrupts = crate::Interrupts::hold().unwrap();
         // Not by a shell, which lets signals through itself.
         let none = ["grep", "-q", "SigBlk:.0000000000000000", "/proc/self/status"];
-        let child = HeldChild::spawn(&none.map(OsString::from)).unwrap();
+        let child = HeldChild::spawn(&none.map(OsString::from), ProgramStreams::Ours).unwrap();
+        assert!(child.release().unwrap().wait().unwrap().success());
+    }
+
+    /// A program that is run again and again would read what the next one should, and write into the figures.
+    #[test]
+    fn a_program_without_streams_reads_and_writes_nothing() {
+        let words = ["sh", "-c", "test /proc/self/fd/0 -ef /dev/null && test /proc/$$/fd/1 -ef /dev/null"];
+        let child = HeldChild::spawn(&words.map(OsString::from), ProgramStreams::Null).unwrap();
         assert!(child.release().unwrap().wait().unwrap().success());
     }
 
     #[test]
     fn what_cannot_be_executed_is_an_error() {
-        let child = HeldChild::spawn(&["/no/such/program".into()]).unwrap();
+        let child = HeldChild::spawn(&["/no/such/program".into()], ProgramStreams::Ours).unwrap();
         assert_eq!(child.release().map(|_| ()).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(HeldChild::spawn(&[]).is_err());
+        assert!(HeldChild::spawn(&[], ProgramStreams::Ours).is_err());
     }
 
     #[test]
     fn a_child_that_is_not_released_ends() {
-        let child = HeldChild::spawn(&["sleep".into(), "1000".into()]).unwrap();
+        let child = HeldChild::spawn(&["sleep".into(), "1000".into()], ProgramStreams::Ours).unwrap();
         let process = format!("/proc/{}", child.pid().0);
         let HeldChild { gate, spawner, .. } = child;
         drop(gate);

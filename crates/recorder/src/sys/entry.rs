@@ -186,10 +186,12 @@ fn entry_of(pid: Pid) -> io::Result<u64> {
 mod tests {
     use std::ffi::OsString;
 
+    use super::super::child::ProgramStreams;
     use super::*;
 
     fn at_entry(words: &[&str]) -> io::Result<AtEntry> {
-        AtEntry::of(HeldChild::spawn(&words.iter().map(OsString::from).collect::<Vec<_>>())?)
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        AtEntry::of(HeldChild::spawn(&words, ProgramStreams::Ours)?)
     }
 
     #[test]

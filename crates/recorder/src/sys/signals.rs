@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -70,6 +71,8 @@ pub(super) fn let_through() {
 pub struct Interrupts {
     fd: OwnedFd,
     before: libc::sigset_t,
+    /// A signal was taken off.
+    was_taken: AtomicBool,
 }
 
 impl Interrupts {
@@ -85,7 +88,7 @@ impl Interrupts {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before })
+            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before, was_taken: AtomicBool::new(false) })
         }
     }
 
@@ -121,7 +124,14 @@ impl Interrupts {
         let size = size_of_val(&info);
         // SAFETY: the kernel writes at most `size` bytes, which `info` has.
         let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+        self.was_taken.fetch_or(read > 0, Ordering::Relaxed);
         read > 0
+    }
+
+    /// Whether a signal was taken off before.
+    #[must_use]
+    pub fn was_taken(&self) -> bool {
+        self.was_taken.load(Ordering::Relaxed)
     }
 }
 
@@ -169,8 +179,9 @@ mod tests {
         set_action(libc::SIGHUP, libc::SIG_DFL);
         assert!(!hung_up);
         raise(libc::SIGTERM);
+        assert!(!interrupts.was_taken());
         assert!(interrupts.take(), "SIGTERM is not ignored");
-        assert!(!interrupts.take());
+        assert!(!interrupts.take() && interrupts.was_taken());
     }
 
     /// Where this is set, this process is the one that is to be killed.

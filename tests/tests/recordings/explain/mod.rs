@@ -245,6 +245,12 @@ fn diff(base: &Path, these: &Path, function: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What is said of mean, p50, p90, p99 and p99.9.
+fn verdicts(found: &Value) -> Vec<String> {
+    let figures = found["figures"].as_array().unwrap();
+    figures.iter().map(|figure| figure["verdict"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn recordings_differ_if_something_else_happened_in_them() {
     let names = ["causes", "causes-again", "causes-cpu1"];
@@ -256,8 +262,16 @@ fn recordings_differ_if_something_else_happened_in_them() {
         let found = diff(&first.data, &again.data, function);
         assert_eq!(found["exceeds_spread"], Value::Bool(false), "{function}: {found:#}");
         assert_eq!(sum(&found, "difference_ns"), found["difference_ns"].as_i64().unwrap(), "{function}");
+        let told = verdicts(&found).into_iter().filter(|verdict| verdict != "too_few");
+        assert!(told.into_iter().all(|verdict| verdict == "may_be_chance"), "{function}: {found:#}");
     }
     let found = diff(&first.data, &shared.data, "disturbed");
+    // Few calls are disturbed, and these for long.
+    assert_eq!(
+        verdicts(&found),
+        ["slower", "may_be_chance", "may_be_chance", "slower", "too_few"],
+        "{found:#}"
+    );
     assert_eq!(found["exceeds_spread"], Value::Bool(true), "{found:#}");
     assert_eq!(found["rows"][0]["name"], "[preempted]", "{found:#}");
     assert_eq!(found["cause"]["path"][1]["name"], "[interrupt]", "{found:#}");
