@@ -116,11 +116,17 @@ impl Walk<'_> {
         self.output.gap(from, to, bytes, at, cause, self.effects);
     }
 
-    /// Passes a branch, which is still to be emitted.
-    fn pass(&mut self, kind: BranchKind, from: Site, to: Target) {
-        if self.context.is_transfer(kind, from.function, to.function) {
+    /// Passes a branch, which is still to be emitted; `is_marked`: a region begins or ends at `to`.
+    fn pass(&mut self, kind: BranchKind, from: Site, to: Target, is_marked: bool) {
+        if is_marked || self.context.is_transfer(kind, from.function, to.function) {
             self.passed.push((self.here.work, Transfer::Branch { kind, from, to }));
         }
+    }
+
+    /// Passes a branch to a block.
+    fn pass_to_block(&mut self, kind: BranchKind, from: Site, to: BlockId) {
+        let (start, is_marked) = (self.graph.block(to).start, self.graph.block(to).is_marked);
+        self.pass(kind, from, start, is_marked);
     }
 
     /// Emits the branches that were passed.
@@ -134,12 +140,12 @@ impl Walk<'_> {
     fn branch_to(&mut self, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
         match self.block_at(ip) {
             Ok(id) => {
-                self.pass(kind, from, self.graph.block(id).start);
+                self.pass_to_block(kind, from, id);
                 self.here.block = id;
                 Ok(())
             }
             Err(cause) => {
-                self.pass(kind, from, self.target(ip));
+                self.pass(kind, from, self.target(ip), false);
                 Err(cause)
             }
         }
@@ -166,10 +172,14 @@ impl Walk<'_> {
                 (BranchKind::Call, to, last)
             }
             Terminator::Continue => {
-                let ip = block.last.next_ip();
+                let last = block.last;
                 self.here.work = self.here.work.wrapping_add(block.instructions);
                 let next = self.graph.next(self.context, self.space, self.here.block);
-                self.here.block = next.map_err(|why| no_code(why, ip))?;
+                let next = next.map_err(|why| no_code(why, last.next_ip()))?;
+                if self.graph.block(next).is_marked {
+                    self.pass_to_block(BranchKind::RunsOn, last, next);
+                }
+                self.here.block = next;
                 return Ok(true);
             }
             _ => return Ok(false),
@@ -177,7 +187,7 @@ impl Walk<'_> {
         self.here.work = self.here.work.wrapping_add(block.instructions);
         match self.graph.taken(self.context, self.space, self.here.block, to) {
             Ok(id) => {
-                self.pass(kind, last, self.graph.block(id).start);
+                self.pass_to_block(kind, last, id);
                 self.here.block = id;
             }
             Err(_) => self.branch_to(kind, last, to)?,
@@ -356,7 +366,7 @@ impl Walk<'_> {
             if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
-            self.pass(kind, self.graph.block(self.here.block).last, to);
+            self.pass(kind, self.graph.block(self.here.block).last, to, false);
             self.emit_passed(step);
         }
         cause
