@@ -21,7 +21,6 @@ use recorder::{IpRange, Misplaced, Proc};
 use crate::exit::{Exit, failure};
 use crate::live_code::LiveCode;
 use crate::messages;
-use crate::target::Wanted;
 
 /// Less code between two ranges than this may be traced for nothing.
 const NEAR_BYTES: u64 = 4096;
@@ -107,7 +106,7 @@ impl fmt::Display for Why {
 /// The functions need more, the processor has none, or the file of a function cannot be named to the kernel.
 pub(crate) fn choose(
     code: &LiveCode,
-    functions: &[Wanted],
+    functions: &[FunctionMatch],
     ancestor: Option<&FunctionMatch>,
     limit: usize,
     proc: &Proc,
@@ -171,7 +170,7 @@ fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<
     Ok(most)
 }
 
-fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
+fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
     let of = |function: &FunctionMatch| {
         let ranges = code.image.function_file_ranges(function.id).into_iter().enumerate();
         let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| Part {
@@ -187,10 +186,8 @@ fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>
         };
         ranges.map(part).collect::<Vec<_>>()
     };
-    let (wanted, above): (Vec<Part>, Vec<Part>) = (
-        functions.iter().map(|wanted| &wanted.function).flat_map(of).collect(),
-        ancestor.into_iter().flat_map(of).collect(),
-    );
+    let (wanted, above): (Vec<Part>, Vec<Part>) =
+        (functions.iter().flat_map(of).collect(), ancestor.into_iter().flat_map(of).collect());
     let pick = |parts: &[Part], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
     [pick(&wanted, true), pick(&above, true), pick(&wanted, false), pick(&above, false)].concat()
 }
