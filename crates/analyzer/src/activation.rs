@@ -24,11 +24,25 @@ impl<'a> Thread<'a> {
         if ancestor {
             self.entered.ancestors.push(self.stack.activations.len());
         }
-        let mut activation = Activation { wanted, ancestor, ..session.spare.pop().unwrap_or_default() };
+        let mut activation = Activation { wanted, ancestor, ..session.new_activation() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(open) = wanted.and_then(|wanted| self.entered.open.meet(wanted)) {
-            (activation.at, activation.start) = (self.at, self.now);
-            activation.reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
+        if let Some(wanted) = wanted {
+            let is_reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
+            self.enter_wanted(session, wanted, is_reported, &mut activation);
+        }
+        self.stack.activations.push(activation);
+    }
+
+    /// A call of a wanted function, or of a region, begins now; `reported`: it was reported before.
+    pub(crate) fn enter_wanted(
+        &mut self,
+        session: &Session<'a>,
+        wanted: u32,
+        reported: bool,
+        activation: &mut Activation,
+    ) {
+        if let Some(open) = self.entered.open.meet(wanted) {
+            (activation.at, activation.start, activation.reported) = (self.at, self.now, reported);
             activation.depth = open.depth;
             activation.number = open.entered;
             open.is_recursive |= open.depth > 0;
@@ -40,7 +54,6 @@ impl<'a> Thread<'a> {
                 self.trees.open();
             }
         }
-        self.stack.activations.push(activation);
     }
 
     /// The frame on top, of a call that matters, ends.  True if its tree is wanted.
@@ -61,34 +74,36 @@ impl<'a> Thread<'a> {
             let row = self.row(session, &frame, &activation, end);
             let root = activation.has_tree.then(|| self.root(session, &frame, end));
             let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
-            self.hand_over(session, wanted, (row, off_cpu_ns), root, &activation);
+            let tree = root.map(|(first, root)| (first, root, 0));
+            let around = self.stack.below_top().len();
+            self.hand_over(session, wanted, (row, off_cpu_ns), tree, (&activation, around));
         }
         if let Some(below) = self.stack.activations.last_mut() {
             below.passed.add_all(&activation.passed);
         }
-        activation.children.clear();
-        activation.counted.clear();
-        activation.passed.clear();
-        activation.waiting.clear();
         let has_tree = activation.has_tree;
-        session.keep_spare(activation);
+        session.recycle(activation);
         has_tree
     }
 
     /// A call has ended: into the figures, or to the ancestor whose latency decides.
-    fn hand_over(
+    ///
+    /// `root`: its tree, if that is wanted, by where it begins, its root, and the number of trees that were
+    /// opened later and are open. `around`: the number of frames that the call is in.
+    pub(crate) fn hand_over(
         &mut self,
         session: &mut Session<'a>,
         wanted: u32,
         (row, off_cpu_ns): (CallRow, (u64, u64)),
-        root: Option<(usize, Node)>,
-        activation: &Activation,
+        root: Option<(usize, Node, usize)>,
+        (activation, around): (&Activation, usize),
     ) {
-        let around = if session.with_callers { self.stack.below_top() } else { &[] };
+        let around = if session.with_callers { around } else { 0 };
+        let around = self.stack.get(..around).unwrap_or_default();
         let callers = around.iter().rev().filter(|frame| !frame.is_part_of_caller());
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
-        let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
+        let tree = root.map(|(first, root, later)| self.trees.tree(first, root, later, callers));
         let children = activation.children.all();
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
         let counted = &activation.counted;
@@ -133,7 +148,13 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn row(&self, session: &mut Session<'a>, frame: &Frame, activation: &Activation, end: Ending) -> CallRow {
+    pub(crate) fn row(
+        &self,
+        session: &mut Session<'a>,
+        frame: &Frame,
+        activation: &Activation,
+        end: Ending,
+    ) -> CallRow {
         let (start, time) = (activation.start, end.time);
         // The truth lies in [end.lo - start.hi, end.hi - start.lo].
         let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));

@@ -77,10 +77,18 @@ impl fmt::Display for Violation {
 /// All that does not hold in a report that has its rows and their children.
 #[must_use]
 pub fn check(report: &Report) -> Vec<Violation> {
+    check_with(report, |_| false)
+}
+
+/// [`check`] of a report with regions: their calls nest among those of one region only.
+#[must_use]
+pub fn check_with(report: &Report, is_region: impl Fn(FunctionId) -> bool) -> Vec<Violation> {
     let mut found = Found::default();
     found.loss(&report.loss);
     report.functions.iter().for_each(|function| found.function(function));
-    found.nesting(report);
+    let (regions, functions): (Vec<_>, Vec<_>) = report.functions.iter().partition(|f| is_region(f.id));
+    found.nesting(&functions);
+    regions.iter().for_each(|region| found.nesting(&[region]));
     found.cut_calls(report);
     found.0
 }
@@ -389,8 +397,8 @@ impl Found {
     }
 
     /// In each thread a call begins and ends inside the one that it began in.
-    fn nesting(&mut self, report: &Report) {
-        let mut rows: Vec<&CallRow> = report.functions.iter().flat_map(|f| &f.rows).collect();
+    fn nesting(&mut self, functions: &[&FunctionReport]) {
+        let mut rows: Vec<&CallRow> = functions.iter().flat_map(|f| &f.rows).collect();
         let end = CallRow::end_ns;
         rows.sort_by_key(|row| (row.tid, row.start_ns, Reverse(end(row))));
         let mut open: Vec<&CallRow> = Vec::new();

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
 use crate::call_row::RowSink;
-use crate::check::{Found, Violation, check};
+use crate::check::{Found, Violation, check_with};
 use crate::digest::{DigestedRuns, RunDigester};
 use crate::report::Report;
 use crate::request::{Request, Surroundings};
@@ -69,9 +69,10 @@ impl<'a> CheckedAnalysis<'a> {
     /// [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
     #[must_use]
     pub fn finish(self) -> (Report, Vec<Violation>) {
-        let Self { analysis, unchecked, mut found, .. } = self;
+        let Self { analysis, unchecked, mut found, around, .. } = self;
         let report = analysis.finish();
-        found.0.extend(check(&report));
+        let is_region = |id| around.functions.region(id).is_some();
+        found.0.extend(check_with(&report, is_region));
         if let Some(unchecked) = unchecked {
             found.differences(&unchecked.finish(), &report);
         }

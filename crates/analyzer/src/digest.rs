@@ -84,10 +84,11 @@ impl DigestedRun {
 }
 
 impl<'a> RunDigester<'a> {
-    /// `None` if somebody takes each call in its turn, or its ancestor decides.
+    /// `None` if somebody takes each call in its turn, its ancestor decides, or regions are asked for.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
-        let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows || session.counts;
+        let takes_calls = session.rows.is_some() || session.trees.is_some() || request.rows;
+        let in_turn = takes_calls || session.counts || !session.regions.is_empty();
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();
@@ -235,7 +236,8 @@ impl<'a> Thread<'a> {
         for (child, total) in run.children.all() {
             let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
             let kind = if is_own { ChildKind::Recursion } else { child.kind };
-            self.stack.add_child(&mut session.places, Child { kind, ..*child }, *total);
+            let depth = self.stack.len();
+            self.stack.add_child(&mut session.places, depth, Child { kind, ..*child }, *total);
         }
     }
 }

@@ -20,7 +20,7 @@ impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of.
     #[inline(always)]
     pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
-        if self.stack.gathers_top() {
+        if self.stack.gathers_top() || !self.stack.regions.is_empty() {
             self.add_child(session, end, off_cpu_ns);
         }
     }
@@ -30,7 +30,8 @@ impl<'a> Thread<'a> {
         if let Some((frame, below)) = self.stack.split_last()
             && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
-            self.stack.add_child(&mut session.places, child, total);
+            let depth = below.len();
+            self.stack.add_child(&mut session.places, depth, child, total);
         }
     }
 
@@ -54,10 +55,10 @@ impl<'a> Thread<'a> {
     #[inline(always)]
     pub(crate) fn add_child_above(&mut self, session: &mut Session<'a>, frame: &Frame) {
         let (end, off_cpu_ns) = (self.now, self.off_cpu.total_ns());
-        if self.stack.gathers()
+        if self.stack.gathers_any()
             && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
         {
-            self.stack.add_child(&mut session.places, child, total);
+            self.stack.add_child(&mut session.places, self.stack.len(), child, total);
         }
     }
 
@@ -69,7 +70,9 @@ impl<'a> Thread<'a> {
             Part::OfCaller => Part::OfCaller,
             Part::Own => Part::Own,
         };
-        self.trees.leave(self.stack.below_top_mut(), frame.first, part);
+        if self.trees.leave(frame.first, part) {
+            self.trees.merge(self.stack.firsts(self.stack.below_top().len()));
+        }
     }
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
@@ -93,7 +96,7 @@ impl<'a> Thread<'a> {
     /// Adds a stay in the kernel, which ends now, to what the frame on top did.
     pub(crate) fn add_kernel_child(&mut self, session: &mut Session<'a>, entry: &KernelEntry) {
         let is_gathered = self.trees.is_open();
-        if !is_gathered && !self.stack.gathers() {
+        if !is_gathered && !self.stack.gathers_any() {
             return;
         }
         let (function, space) = (FunctionId::UNKNOWN, self.control.space);
@@ -110,9 +113,9 @@ impl<'a> Thread<'a> {
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(off_cpu_ns),
             error_ns: StartDoubt::of(since).error_ns(self.now, sum_ns),
         };
-        if self.stack.gathers() {
+        if self.stack.gathers_any() {
             let child = Child { kind, function, space, site };
-            self.stack.add_child(&mut session.places, child, total);
+            self.stack.add_child(&mut session.places, self.stack.len(), child, total);
             if self.counting.is_on() {
                 self.stack.count_child(child, &self.counting.since_left());
             }
@@ -125,7 +128,9 @@ impl<'a> Thread<'a> {
             let work = self.counting.is_on().then(|| self.counting.since_left().into());
             let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
             let first = self.trees.len();
-            self.trees.leave(&mut self.stack, first, Part::Node(node));
+            if self.trees.leave(first, Part::Node(node)) {
+                self.trees.merge(self.stack.firsts(self.stack.len()));
+            }
         }
     }
 

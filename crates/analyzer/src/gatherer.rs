@@ -126,12 +126,15 @@ impl Gatherer {
         self.open.push(ShortCalls::default());
     }
 
-    /// It has ended; call this after [`Self::leave`].
-    pub(crate) fn close(&mut self) {
-        let left_out = self.open.pop();
-        match (self.open.last_mut(), left_out) {
-            (Some(around), Some(left_out)) => around.add_all(&left_out),
-            _ => self.nodes.clear(),
+    /// It has ended; call this after [`Self::leave`]. `later`: the number of trees that were opened after it
+    /// and are open still, as those of regions that overlap it.
+    pub(crate) fn close(&mut self, later: usize) {
+        let Some(at) = self.open.len().checked_sub(later + 1) else { return };
+        let left_out = self.open.remove(at);
+        if let Some(around) = at.checked_sub(1).and_then(|around| self.open.get_mut(around)) {
+            around.add_all(&left_out);
+        } else if self.open.is_empty() {
+            self.nodes.clear();
         }
     }
 
@@ -144,8 +147,9 @@ impl Gatherer {
         self.nodes.len()
     }
 
-    /// What begins at `first` has ended, and is no more on the stack.
-    pub(crate) fn leave(&mut self, stack: &mut [Frame], first: usize, part: Part) {
+    /// What begins at `first` has ended. True if the nodes are many: it is time to [merge](Self::merge) them.
+    #[must_use]
+    pub(crate) fn leave(&mut self, first: usize, part: Part) -> bool {
         match part {
             Part::Node(node) if node.total.sum_ns < self.min_ns => {
                 if let Some(left_out) = self.open.last_mut() {
@@ -159,21 +163,25 @@ impl Gatherer {
             Part::OfCaller => (),
             Part::Own => self.nodes.truncate(first),
         }
-        if self.nodes.len() >= self.limit {
-            self.merge(stack);
-        }
+        self.nodes.len() >= self.limit
     }
 
-    /// The tree of a call that has ended now, of which `root` is the node, below the functions that are open.
+    /// The tree of a call that has ended now, of which `root` is the node, below the functions that are open;
+    /// `later`: see [`Self::close`].
     pub(crate) fn tree(
         &mut self,
         first: usize,
         root: Node,
+        later: usize,
         callers: impl Iterator<Item = FunctionId>,
     ) -> &CallTree {
         self.scratch.callers.clear();
         self.scratch.callers.extend(callers.take(CALLERS_MAX));
-        self.scratch.left_out = self.open.last().cloned().unwrap_or_default();
+        let own = self.open.len().saturating_sub(later + 1);
+        self.scratch.left_out = ShortCalls::default();
+        for left_out in self.open.get(own..).unwrap_or_default() {
+            self.scratch.left_out.add_all(left_out);
+        }
         let inside = self.nodes.get(first..).unwrap_or_default();
         let nodes = &mut self.scratch.nodes;
         nodes.clear();
@@ -190,13 +198,14 @@ impl Gatherer {
         &self.scratch
     }
 
-    /// Makes one of those that are alike, below each frame of the stack.
-    fn merge(&mut self, stack: &mut [Frame]) {
+    /// Makes one of those that are alike, below each frame and in each region that is open; `firsts`: where
+    /// their nodes begin, outermost first.
+    pub(crate) fn merge(&mut self, firsts: Vec<&mut usize>) {
         let mut nodes = Vec::new();
         let mut done = 0;
         let mut base = self.base;
         let of_base = base.iter_mut().map(|base| &mut base.first);
-        for first in of_base.chain(stack.iter_mut().map(|frame| &mut frame.first)) {
+        for first in of_base.chain(firsts) {
             self.merge_part(done, *first, &mut nodes);
             done = done.max(*first);
             *first = nodes.len();

@@ -26,7 +26,14 @@ impl<'a> Thread<'a> {
         let Transfer::Start { to: back, .. } = start.transfer else { return false };
         let is_call = matches!(kind, BranchKind::Call | BranchKind::IndirectCall);
         let returns = back.ip == from.next_ip() && to != Some(back.ip) && !back.at_entry;
-        if !is_call || !returns || from.ip.is_kernel() || back.ip.is_kernel() || !self.is_plainly_inside() {
+        let may_be_marked = session.regions.functions().contains(back.function);
+        if !is_call
+            || !returns
+            || may_be_marked
+            || from.ip.is_kernel()
+            || back.ip.is_kernel()
+            || !self.is_plainly_inside()
+        {
             return false;
         }
         self.reaches(space, end);

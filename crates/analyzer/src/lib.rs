@@ -12,6 +12,7 @@
 //!        landing    exceptions and longjmp: which frame did control land in?
 //!        kernel     system calls, interrupts, signals
 //!        filter     what lies outside the IP filter    -> frames (of a thread; undecided: of a hypothesis)
+//!        regions    code between two places, in a frame of these (region_calls)
 //!     -> a call ends: its row, what its children took (activation, ended, children), and if asked for its tree
 //!     -> aggregate  figures by function and caller                   -> Report
 //!   trees of slow and of typical calls -> ledger       what makes the difference
@@ -66,9 +67,12 @@ pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
 mod open_calls;
+mod open_region;
 mod passed;
 mod place;
 mod probed;
+mod region_calls;
+mod regions;
 pub mod report;
 pub mod request;
 mod row_children;
@@ -95,7 +99,7 @@ mod work;
 
 pub use analysis::Analysis;
 pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
-pub use check::{Violation, check};
+pub use check::{Violation, check, check_with};
 pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};
 pub use counted::{Counted, CycleCount};

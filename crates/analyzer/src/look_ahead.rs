@@ -105,6 +105,9 @@ impl<'a> Thread<'a> {
                 let open = if verdict == Verdict::Decided { undecided.open() } else { 0 };
                 self.guess(session, open);
             }
+            if let Some((marks, transfer)) = &undecided.marks {
+                self.pass_marks(session, marks, transfer);
+            }
         }
         undecided.events
     }

@@ -240,8 +240,15 @@ impl<'a> ProbedAnalysis<'a> {
 
     /// Who called, by the address that it returns to.
     fn caller(&mut self, call: &ProbedCall) -> (Caller, Option<Place>) {
-        let Some(ret) = call.return_address else { return (Caller::Unknown, None) };
         let space = self.around.code.space(call.pid, call.start);
+        let is_region = (self.functions.get(call.function))
+            .is_some_and(|(id, _)| self.around.functions.region(*id).is_some());
+        let begin = self.map.function_at(space, call.entry);
+        if is_region && !begin.at_entry {
+            let caller = Caller::Function { function: begin.id, tail: false };
+            return (caller, self.map.place(space, Some(call.entry)));
+        }
+        let Some(ret) = call.return_address else { return (Caller::Unknown, None) };
         if self.map.is_restorer(space, ret) {
             return (Caller::Signal, None);
         }
@@ -362,6 +369,7 @@ const fn status(end: ProbedEnd, stack_switches: bool) -> (Status, Option<Cut>) {
         ProbedEnd::Unseen | ProbedEnd::Unwound => {
             (Status::Cut, Some(Cut { cause: CutCause::Unseen, cpu: None }))
         }
+        ProbedEnd::Anew => (Status::Cut, Some(Cut { cause: CutCause::BegunAnew, cpu: None })),
         ProbedEnd::NoEntry => (Status::OpenStart, None),
         ProbedEnd::ThreadEnd | ProbedEnd::Open => (Status::OpenEnd, None),
     }

@@ -186,6 +186,7 @@ impl Search<'_> {
             }
             BranchKind::Return => self.returns(ReturnsBy::Branch(to.ip), at, Sight::In),
             BranchKind::Abort => self.interrupted(goes_on),
+            BranchKind::RunsOn => (),
             // Inside of a function.
             _ if from.function == to.function => (),
             _ if !to.at_entry => self.interrupted(goes_on),

@@ -10,6 +10,7 @@ use crate::call_row::RowSink;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
+use crate::regions::Regions;
 use crate::report::Limits;
 use crate::request::{Ancestor, Request, Roles, Surroundings};
 use crate::running::{Activation, EndedCall};
@@ -24,6 +25,8 @@ pub(crate) struct Session<'a> {
     pub(crate) around: Surroundings<'a>,
     pub(crate) off_cpu: OffCpuKnown,
     pub(crate) roles: Arc<Roles>,
+    /// None while a run is digested: there is no digester where there are any.
+    pub(crate) regions: Regions,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
     /// Counters were asked for.
@@ -52,7 +55,9 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
-        Self::with(Arc::new(request.clone()), Arc::new(Roles::new(request)), around, CodeMap::new(around))
+        let regions = Regions::of(request, around.functions);
+        let (of_request, roles) = (Arc::new(request.clone()), Arc::new(Roles::new(request)));
+        Self { regions, ..Self::with(of_request, roles, around, CodeMap::new(around)) }
     }
 
     /// Of a request whose functions have these roles.
@@ -67,6 +72,7 @@ impl<'a> Session<'a> {
             around,
             off_cpu,
             roles,
+            regions: Regions::default(),
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
             counts: request.counters.is_some(),
@@ -149,14 +155,25 @@ impl<'a> Session<'a> {
         }
         let at_scheduler = |entry| self.around.functions.function_at(SpaceId::default(), entry).id;
         let functions = self.roles.functions();
-        Some(functions.iter().chain(self.around.scheduler.map(at_scheduler)).collect())
+        let functions = functions.iter().chain(self.regions.functions().iter());
+        Some(functions.chain(self.around.scheduler.map(at_scheduler)).collect())
     }
 
     pub(crate) fn buffer(&self, owner: AuxOwner) -> Option<u32> {
         self.buffers.get(&owner).copied()
     }
 
-    pub(crate) fn keep_spare(&mut self, activation: Activation) {
+    /// An activation of nothing yet.
+    pub(crate) fn new_activation(&mut self) -> Activation {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Empties an activation that has ended, and keeps it for another one.
+    pub(crate) fn recycle(&mut self, mut activation: Activation) {
+        activation.children.clear();
+        activation.counted.clear();
+        activation.passed.clear();
+        activation.waiting.clear();
         if self.spare.len() < SPARE_MAX {
             self.spare.push(activation);
         }

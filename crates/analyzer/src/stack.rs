@@ -15,6 +15,7 @@ use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
 use crate::children::{Child, ChildPlaces};
 use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
+use crate::open_region::OpenRegion;
 use crate::running::Activation;
 use crate::total::RunningTotal;
 
@@ -188,6 +189,8 @@ pub(crate) struct Stack {
     frames: Vec<Frame>,
     /// One for each frame that [is active](Frame::is_active), in their order.
     pub(crate) activations: Vec<Activation>,
+    /// Regions that have begun in them, in the order of their frames, and of their beginnings.
+    pub(crate) regions: Vec<OpenRegion>,
     /// Functions into whose middle a frame has jumped, by its index: it runs their code, and what it calls
     /// there may throw back into it.
     runs: Vec<(usize, FunctionId)>,
@@ -211,6 +214,7 @@ impl Stack {
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.activations.clear();
+        self.regions.clear();
         self.runs.clear();
     }
 
@@ -251,8 +255,28 @@ impl Stack {
         self.frames.split_last().map_or(&[], |(_, below)| below)
     }
 
-    pub(crate) fn below_top_mut(&mut self) -> &mut [Frame] {
-        self.frames.split_last_mut().map_or(&mut [], |(_, below)| below)
+    /// Where the nodes of the outermost `len` frames and of their regions begin, outermost first.
+    pub(crate) fn firsts(&mut self, len: usize) -> Vec<&mut usize> {
+        let mut firsts = Vec::with_capacity(len + self.regions.len());
+        let mut regions = self.regions.iter_mut().peekable();
+        for (i, frame) in self.frames.iter_mut().enumerate().take(len) {
+            firsts.push(&mut frame.first);
+            while let Some(region) = regions.next_if(|region| region.frame == i) {
+                firsts.push(&mut region.first);
+            }
+        }
+        firsts
+    }
+
+    /// The innermost of the first `len` frames that is no part of its caller.
+    pub(crate) fn owner(&self, len: usize) -> Option<usize> {
+        self.frames.get(..len)?.iter().rposition(|frame| !frame.is_part_of_caller())
+    }
+
+    /// A region has begun in the frame on top, and not ended.
+    #[inline(always)]
+    pub(crate) fn has_regions_on_top(&self) -> bool {
+        self.regions.last().is_some_and(|region| region.frame + 1 == self.frames.len())
     }
 
     /// What ends on top is a child of a call that gathers them.
@@ -266,11 +290,37 @@ impl Stack {
         self.frames.last().is_some_and(|top| top.gathers)
     }
 
-    /// A child of the innermost activation has ended.
+    /// What ends in the frame on top is a child of a call, or of a region.
+    pub(crate) fn gathers_any(&self) -> bool {
+        self.gathers() || !self.regions.is_empty()
+    }
+
+    /// A child of the innermost activation, if that gathers it, and of the regions of the innermost of the
+    /// first `depth` frames has ended.
     #[inline(always)]
-    pub(crate) fn add_child(&mut self, places: &mut ChildPlaces, child: Child, total: RunningTotal) {
-        if let Some(activation) = self.activations.last_mut() {
+    pub(crate) fn add_child(
+        &mut self,
+        places: &mut ChildPlaces,
+        depth: usize,
+        child: Child,
+        total: RunningTotal,
+    ) {
+        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
+            && let Some(activation) = self.activations.last_mut()
+        {
             activation.children.add(places, child, total);
+        }
+        if !self.regions.is_empty() {
+            self.add_to_regions(places, depth, child, total);
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_regions(&mut self, places: &mut ChildPlaces, depth: usize, child: Child, total: RunningTotal) {
+        let Some(owner) = self.owner(depth) else { return };
+        let regions = self.regions.iter_mut().rev().take_while(|region| region.frame >= owner);
+        for region in regions.filter(|region| region.frame == owner) {
+            region.activation.children.add(places, child, total);
         }
     }
 

@@ -50,6 +50,8 @@ pub enum CutCause {
     Unseen,
     /// It was unwound at a time that is not known.
     UnwoundUnseen,
+    /// A region began again in the same frame, and had not ended.
+    BegunAnew,
 }
 
 impl CutCause {
@@ -62,6 +64,7 @@ impl CutCause {
             Self::StackTooDeep => "stack too deep",
             Self::Unseen => "end not seen",
             Self::UnwoundUnseen => "unwound out of sight",
+            Self::BegunAnew => "begun anew",
         }
     }
 }

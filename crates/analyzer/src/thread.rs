@@ -1,6 +1,8 @@
 //! One thread: its events in order, and what becomes of its frames, which the rules ([`crate::frames`]) open
 //! and close.
 
+use std::sync::Arc;
+
 use model::{
     AuxOffset, Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, Target, Tid,
     TraceEvent, Transfer,
@@ -16,6 +18,7 @@ use crate::gatherer::Gatherer;
 use crate::held::Held;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
+use crate::regions::AtMark;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
 use crate::status::{Cut, CutCause, Status};
@@ -40,6 +43,8 @@ pub(crate) struct Thread<'a> {
     pub(crate) entered: Entered,
     /// What cuts the frames that end now.
     pub(crate) cut_by: Option<Cut>,
+    /// Regions that begin or end at the instruction that the current event leads to.
+    pub(crate) reached: Option<Arc<[AtMark]>>,
     pub(crate) trees: Gatherer,
     pub(crate) counting: Counting,
     /// With this number of frames the next one is opened with care: at the depth that is followed, and always
@@ -74,6 +79,7 @@ impl<'a> Thread<'a> {
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
             entered: Entered::default(),
             cut_by: None,
+            reached: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
             counting: Counting::new(session.counts),
             care_from: if session.counts { 0 } else { DEPTH_MAX },
@@ -142,9 +148,25 @@ impl<'a> Thread<'a> {
         match event {
             TraceEvent::Branch(branch) => {
                 self.reaches(space, branch);
-                self.transfer(session, &branch.transfer);
+                if session.regions.is_empty() {
+                    return self.transfer(session, &branch.transfer);
+                }
+                self.transfer_past_marks(session, &branch.transfer);
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),
+        }
+    }
+
+    /// Acts on a change of control where regions may begin or end.
+    #[inline(never)]
+    fn transfer_past_marks(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
+        self.reached = self.marks_reached(session, transfer);
+        self.transfer(session, transfer);
+        let Some(marks) = self.reached.take() else { return };
+        match &mut self.undecided {
+            // In which frame is known later.
+            Some(undecided) => undecided.marks = Some((marks, *transfer)),
+            None => self.pass_marks(session, &marks, transfer),
         }
     }
 
@@ -283,7 +305,10 @@ impl<'a> Thread<'a> {
     fn is_end_of_child(&self) -> bool {
         let Some(top @ 1..) = self.stack.len().checked_sub(1) else { return false };
         let is_plain = self.control.away.is_none() && !self.trees.is_open();
-        self.certainty.is_of(top) && is_plain && self.stack.last().is_some_and(|top| !top.is_active)
+        self.certainty.is_of(top)
+            && is_plain
+            && self.stack.last().is_some_and(|top| !top.is_active)
+            && !self.stack.has_regions_on_top()
     }
 
     /// A frame stays where it is while it ends, and is looked at by who needs it.
@@ -297,6 +322,9 @@ impl<'a> Thread<'a> {
         frame.undecided |= self.certainty.end(below);
         let is_active = frame.is_active;
         let end = self.ending(status, by_jump);
+        if self.stack.has_regions_on_top() {
+            self.end_regions_of_top(session, end);
+        }
         let has_tree = is_active && self.end_activation(session, end);
         self.add_as_child(session, end.time, end.off_cpu_ns);
         if self.counting.is_on() {
@@ -309,7 +337,7 @@ impl<'a> Thread<'a> {
         self.counting.close_frame();
         self.control.away = None;
         if has_tree {
-            self.trees.close();
+            self.trees.close(0);
         }
         if self.stack.is_empty() && status != Status::Complete {
             self.trees.forget_base();

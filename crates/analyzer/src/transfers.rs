@@ -19,6 +19,8 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
+                    // Into the code of another function, too, which is no call of that.
+                    BranchKind::RunsOn => (),
                     // Inside of a function, also of one that was jumped into: a loop. The decoder leaves
                     // these out unless it is asked for all.
                     _ if from.function == to.function => (),

@@ -13,10 +13,13 @@
 
 mod view;
 
+use std::sync::Arc;
+
 use model::{EventTime, SpaceId, TraceEvent, Transfer};
 
 use crate::control::Control;
 use crate::held::Held;
+use crate::regions::AtMark;
 use crate::session::Session;
 use crate::stack::{Frame, Stack};
 use crate::transfers::Transfers;
@@ -47,6 +50,8 @@ pub(crate) struct Undecided {
     looked_at: usize,
     /// Room for the frames that an event enters.
     room: Vec<Frame>,
+    /// Regions that begin or end where control has landed, by what.
+    pub(crate) marks: Option<(Arc<[AtMark]>, Transfer)>,
     /// The events after the landing.
     pub(crate) events: Vec<Held>,
 }
@@ -96,7 +101,7 @@ impl Undecided {
     pub(crate) fn new(now: EventTime, control: Control, candidates: Vec<usize>, is_guess: bool) -> Self {
         let groups = vec![Group::landed(candidates, control)];
         let (room, events) = (Vec::new(), Vec::new());
-        Self { now, groups, is_guess, landings: 0, looked_at: 0, room, events }
+        Self { now, groups, is_guess, landings: 0, looked_at: 0, room, marks: None, events }
     }
 
     /// The innermost candidate that is left.

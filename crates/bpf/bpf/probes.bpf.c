@@ -79,11 +79,40 @@ static __always_inline __u64 trampoline(void)
 	return area ? BPF_CORE_READ(area, vaddr) : 0;
 }
 
+/* A call, or a region, begins. */
+static __always_inline void push(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 caller)
+{
+	__u16 depth = depth_of(thread, hit->function);
+	struct frame *frame = frame_at(thread, thread->depth);
+
+	thread->numbers++;
+	if (!frame) {
+		count(COUNTER_TOO_DEEP);
+		return;
+	}
+	frame->sp = hit->sp;
+	frame->start = hit->now;
+	frame->blocked = thread->blocked;
+	frame->runnable = thread->runnable;
+	frame->preempted = thread->preempted;
+	frame->caller = caller;
+	frame->number = thread->numbers - 1;
+	frame->probes = thread->probes;
+	frame->entry = regs->ip;
+	frame->function = hit->function;
+	frame->cpu = bpf_get_smp_processor_id();
+	frame->depth = depth;
+	frame->is_child = hit->is_child;
+	frame->is_looping = 0;
+	frame->on_signal_stack = hit->on_signal_stack;
+	frame->is_rewritten = hit->is_rewritten;
+	thread->depth++;
+}
+
 static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct hit *hit)
 {
 	struct frame *frame;
 	__u64 caller = 0;
-	__u16 depth;
 
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
 	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
@@ -107,30 +136,7 @@ static __noinline void enter(struct thread *thread, struct pt_regs *regs, struct
 	/* A child is what a call in question calls itself. */
 	if (hit->is_child && (!frame || frame->is_child))
 		return;
-	depth = depth_of(thread, hit->function);
-	frame = frame_at(thread, thread->depth);
-	thread->numbers++;
-	if (!frame) {
-		count(COUNTER_TOO_DEEP);
-		return;
-	}
-	frame->sp = hit->sp;
-	frame->start = hit->now;
-	frame->blocked = thread->blocked;
-	frame->runnable = thread->runnable;
-	frame->preempted = thread->preempted;
-	frame->caller = caller;
-	frame->number = thread->numbers - 1;
-	frame->probes = thread->probes;
-	frame->entry = regs->ip;
-	frame->function = hit->function;
-	frame->cpu = bpf_get_smp_processor_id();
-	frame->depth = depth;
-	frame->is_child = hit->is_child;
-	frame->is_looping = 0;
-	frame->on_signal_stack = hit->on_signal_stack;
-	frame->is_rewritten = hit->is_rewritten;
-	thread->depth++;
+	push(thread, regs, hit, caller);
 }
 
 /* A return of a call that was running before there were probes. */
@@ -186,6 +192,53 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 		frame->is_looping = 1;
 }
 
+/* Regions of one frame that are open at once. */
+#define MAX_OVERLAPPING 16
+
+/* Ends the region, if it is open in the frame of this hit: it is one of the innermost then, and those of its frame that began later stay. */
+static __noinline void end_region(struct thread *thread, struct hit *hit, __u8 how)
+{
+	for (__u32 i = 0; i < MAX_OVERLAPPING; i++) {
+		struct frame *frame = frame_at(thread, thread->depth - 1 - i);
+		struct frame *top = innermost(thread);
+
+		if (!frame || !top || frame->sp != hit->sp || frame->on_signal_stack != hit->on_signal_stack)
+			return;
+		if (frame->function != hit->function)
+			continue;
+		emit(thread, frame, hit->now, how);
+		/* Which of them is above which means nothing. */
+		*frame = *top;
+		thread->depth--;
+		return;
+	}
+}
+
+static __always_inline void pass_region(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie)
+{
+	__u64 caller = 0;
+
+	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
+	if (cookie & ACTION_RETURN)
+		end_region(thread, hit, END_RETURN);
+	if (cookie & ACTION_ENTRY) {
+		end_region(thread, hit, END_ANEW);
+		bpf_probe_read_user(&caller, sizeof(caller), (void *)hit->sp);
+		push(thread, regs, hit, caller);
+	}
+}
+
+/* Where the return address of the frame is that a region is in: below the CFA, as the unwind table has it. */
+static __always_inline __u64 frame_of_region(struct pt_regs *regs, __u64 cookie)
+{
+	__u64 sp = regs->sp, bp = regs->bp;
+
+	/* As in register_value(). */
+	barrier_var(sp);
+	barrier_var(bp);
+	return (cookie & ACTION_BY_RBP ? bp : sp) + sizeof(__u64) * (cookie >> 8 & 0xffff) - sizeof(__u64);
+}
+
 static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u32 tid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -198,7 +251,11 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 	};
 	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
 
-	if (!function || !function->is_timed || !holds(cookie >> 8, regs->flags))
+	if (!function || !function->is_timed)
+		return;
+	if (cookie & ACTION_REGION)
+		hit.sp = frame_of_region(regs, cookie);
+	else if (!holds(cookie >> 8, regs->flags))
 		return;
 	hit.length = function->length;
 	hit.is_rewritten = function->is_rewritten;
@@ -212,6 +269,11 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 	if (hit.is_rewritten && cookie & ACTION_RETURN)
 		hit.sp -= sizeof(__u64);
 	hit.on_signal_stack = is_on_signal_stack(task, hit.sp);
+	if (cookie & ACTION_REGION) {
+		pass_region(thread, regs, &hit, cookie);
+		thread->seen = hit.now;
+		return;
+	}
 	if (cookie & ACTION_ENTRY)
 		enter(thread, regs, &hit);
 	if (cookie & ACTION_RETURN)

@@ -8,12 +8,15 @@
 /*
  * A probe's cookie:
  *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | function (32-63)
+ *   of a region: action | words from a register to the frame's CFA (8-23) | region (32-63)
  */
 enum action {
 	ACTION_ENTRY = 1,  /* the first instruction of the function */
 	ACTION_RETURN = 2, /* a return */
 	ACTION_JUMP = 4,   /* a jump that leaves the function */
 	ACTION_LOOP = 8,   /* a jump to the function's own first instruction */
+	ACTION_REGION = 16, /* of a region: an entry where it begins, a return where it ends, in the same frame */
+	ACTION_BY_RBP = 32, /* the frame is known by rbp, else by rsp */
 };
 enum {
 	ALWAYS = 0xff,     /* as condition: there is none; else the low 4 bits of the opcode of Jcc */
@@ -49,6 +52,7 @@ enum end {
 	END_THREAD = 3, /* its thread ended inside */
 	END_NO_ENTRY = 4, /* a return of a call whose entry was not seen */
 	END_UNWOUND = 6, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
+	END_ANEW = 7,   /* a region began again in the same frame */
 	END_OF_THREAD = 5, /* no call: a thread has ended that was born at `start` */
 };
 

@@ -43,7 +43,9 @@ pub use attach::{Part, ProbedFunction, ProbedPlace};
 pub use cost::{Cost, Costs};
 pub use error::BpfError;
 pub use offers::Offers;
-pub use probe_points::{CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints};
+pub use probe_points::{
+    CallFrame, CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints, RegionPlace,
+};
 pub use removal::{Removal, Removed};
 pub use run::{Group, Hits, Placing, Run, Summary};
 pub use sched::{SchedBy, SchedSession};

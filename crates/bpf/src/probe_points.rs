@@ -10,6 +10,10 @@ use thiserror::Error;
 
 use crate::wire::{Action, NONE};
 
+mod region;
+
+pub use region::{CallFrame, RegionPlace};
+
 /// The code of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionCode<'c> {
@@ -37,7 +41,7 @@ pub struct ProbePoint {
     pub offset: FileOffset,
     /// `enum action` of `bpf/probes.h`, several of them together.
     actions: u8,
-    /// The condition of a jump, as its opcode has it.
+    /// The condition of a jump, as its opcode has it; of a region, with `register`, the words of its frame.
     condition: u8,
     /// The register that says where a jump goes.
     register: u8,
@@ -82,8 +86,14 @@ pub enum CodeError {
     )]
     NoInstruction(Svma),
     /// The kernel places no probe at an instruction with `lock` (arch/x86/kernel/uprobes.c, `is_prefix_bad`).
-    #[error("its first instruction has a `lock`, where the kernel places no probe")]
+    #[error("an instruction that must be probed has a `lock`, where the kernel places no probe")]
     LockedEntry,
+    /// No instruction begins at a place that is to be probed.
+    #[error("no instruction begins at {0}, and a probe inside of one would break the program")]
+    NotAnInstruction(Svma),
+    /// The frame of a region is not known, or too large.
+    #[error("where the frame stands at {0} is not known from the unwind table")]
+    NoFrame(Svma),
     /// A jump contradicts the division into instructions.
     #[error(
         "a jump at {from} leads into the middle of an instruction, to {to}: a probe inside of one would break the program"

@@ -31,6 +31,10 @@ pub(crate) enum Action {
     Jump = 4,
     /// It jumps to its own first instruction.
     Loop = 8,
+    /// The call is of a region, which is known by the frame that it is in.
+    Region = 16,
+    /// That frame is known by `rbp`, else by `rsp`.
+    ByRbp = 32,
 }
 
 /// What a hit of a probe does: `enum mode`.
@@ -159,6 +163,7 @@ const fn end_kind(how: u8) -> Option<ProbedEnd> {
         3 => ProbedEnd::ThreadEnd,
         4 => ProbedEnd::NoEntry,
         6 => ProbedEnd::Unwound,
+        7 => ProbedEnd::Anew,
         _ => return None,
     })
 }

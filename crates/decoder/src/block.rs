@@ -21,6 +21,8 @@ pub(crate) struct Block {
     pub(crate) space: SpaceId,
     /// First instruction.
     pub(crate) start: Target,
+    /// A region begins or ends at the first instruction: whatever leads there is an event.
+    pub(crate) is_marked: bool,
     /// Last instruction.
     pub(crate) last: Site,
     /// How many instructions it has.
@@ -37,17 +39,19 @@ const MAX_INSTRUCTIONS: usize = 512;
 
 impl Block {
     /// Decodes the block at `ip`, where `code` has these bytes; `function_at` knows the functions of its
-    /// space.
+    /// space, `next_mark` the instructions at which regions begin or end: a block ends before one.
     pub(crate) fn decode(
         bytes: &[u8],
         code: &dyn CodeSource,
         space: SpaceId,
         ip: Avma,
         mut function_at: impl FnMut(Avma) -> FunctionAt,
+        next_mark: impl Fn(Avma) -> Option<Avma>,
     ) -> Self {
         let mut code_of_block = Instructions::at(ip, bytes);
         let (mut last, mut len, mut instructions) = (ip, 0, 0);
         let mut terminator = Terminator::Continue;
+        let mut mark = next_mark(ip.plus(1));
         for _ in 0..MAX_INSTRUCTIONS {
             let found = match code_of_block.next() {
                 Ok(decoded) => {
@@ -66,12 +70,20 @@ impl Block {
                 terminator = found;
                 break;
             }
+            let next = last.plus(len.into());
+            if mark.is_some_and(|mark| mark < next) {
+                mark = next_mark(next); // no instruction that runs begins at that one
+            }
+            if mark == Some(next) {
+                break;
+            }
         }
         let FunctionAt { id, at_entry } = function_at(ip);
         let function = function_at(last).id;
         Self {
             space,
             start: Target { ip, function: id, at_entry },
+            is_marked: next_mark(ip) == Some(ip),
             last: Site { ip: last, function, len },
             instructions,
             terminator,

@@ -53,7 +53,8 @@ impl BlockGraph {
                 self.function.insert((space, stretch)).1.at(ip)
             }
         };
-        let block = Block::decode(bytes, context.code, space, ip, function_at);
+        let next_mark = |ip| context.functions.next_mark(space, ip);
+        let block = Block::decode(bytes, context.code, space, ip, function_at, next_mark);
         let id = BlockId(self.blocks.len() as u32);
         self.blocks.push(block);
         self.index.add(&self.blocks);

@@ -20,7 +20,7 @@ pub(crate) enum Terminator {
     Return,
     /// System call, software interrupt, `iret`: a TIP or TIP.PGD tells.
     Far,
-    /// No branch: the block was cut because it was long.
+    /// No branch: the block was cut because it was long, or because a region begins or ends after it.
     Continue,
     /// The next instruction is not there, or not all of it.
     Undecodable(NoCode),

@@ -77,6 +77,7 @@ cases! {
     fup_bound_to_ptwrite
     hole_in_the_stream
     hypercall_is_no_branch
+    instructions_at_which_regions_begin
     instructions_of_apx
     interrupt
     interrupt_behind_a_tnt

@@ -123,11 +123,17 @@ impl<W: Work> Walk<'_, W> {
         self.output.gap(from, to, bytes, (at, self.here.work), cause, self.effects);
     }
 
-    /// Passes a branch, which is still to be emitted.
-    fn pass(&mut self, kind: BranchKind, from: Site, to: Target) {
-        if self.context.is_transfer(kind, from.function, to.function) {
+    /// Passes a branch, which is still to be emitted; `is_marked`: a region begins or ends at `to`.
+    fn pass(&mut self, kind: BranchKind, from: Site, to: Target, is_marked: bool) {
+        if is_marked || self.context.is_transfer(kind, from.function, to.function) {
             self.passed.push((self.here.work, Transfer::Branch { kind, from, to }));
         }
+    }
+
+    /// Passes a branch to a block.
+    fn pass_to_block(&mut self, kind: BranchKind, from: Site, to: BlockId) {
+        let (start, is_marked) = (self.graph.block(to).start, self.graph.block(to).is_marked);
+        self.pass(kind, from, start, is_marked);
     }
 
     /// Emits the branches that were passed.
@@ -141,12 +147,12 @@ impl<W: Work> Walk<'_, W> {
     fn branch_to(&mut self, kind: BranchKind, from: Site, ip: Avma) -> Walked<()> {
         match self.block_at(ip) {
             Ok(id) => {
-                self.pass(kind, from, self.graph.block(id).start);
+                self.pass_to_block(kind, from, id);
                 self.here.block = id;
                 Ok(())
             }
             Err(cause) => {
-                self.pass(kind, from, self.target(ip));
+                self.pass(kind, from, self.target(ip), false);
                 Err(cause)
             }
         }
@@ -173,10 +179,14 @@ impl<W: Work> Walk<'_, W> {
                 (BranchKind::Call, to, last)
             }
             Terminator::Continue => {
-                let ip = block.last.next_ip();
+                let last = block.last;
                 self.here.work = self.here.work.plus(W::of_block(block));
                 let next = self.graph.next(self.context, self.space, self.here.block);
-                self.here.block = next.map_err(|why| no_code(why, ip))?;
+                let next = next.map_err(|why| no_code(why, last.next_ip()))?;
+                if self.graph.block(next).is_marked {
+                    self.pass_to_block(BranchKind::RunsOn, last, next);
+                }
+                self.here.block = next;
                 return Ok(true);
             }
             _ => return Ok(false),
@@ -184,7 +194,7 @@ impl<W: Work> Walk<'_, W> {
         self.here.work = self.here.work.plus(W::of_block(block));
         match self.graph.taken(self.context, self.space, self.here.block, to) {
             Ok(id) => {
-                self.pass(kind, last, self.graph.block(id).start);
+                self.pass_to_block(kind, last, id);
                 self.here.block = id;
             }
             Err(_) => self.branch_to(kind, last, to)?,
@@ -369,7 +379,7 @@ impl<W: Work> Walk<'_, W> {
             if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
-            self.pass(kind, self.graph.block(self.here.block).last, to);
+            self.pass(kind, self.graph.block(self.here.block).last, to, false);
             self.emit_passed(step);
         }
         cause

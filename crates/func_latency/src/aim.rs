@@ -8,6 +8,7 @@ use crate::config::ReportConfig;
 use crate::ip_ranges::{self, Chosen};
 use crate::live_code::{Known, LiveCode};
 use crate::record_config::RecordConfig;
+use crate::regions;
 use crate::target::{self, Remarks};
 
 /// What is known before anything is recorded.
@@ -53,7 +54,7 @@ impl Aim {
     }
 
     fn at(config: &RecordConfig, report: &ReportConfig, pmu: &Pmu, proc: &Proc) -> Result<Self> {
-        let code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
+        let mut code = match LiveCode::of(&config.request.target, proc, report.calls.object.as_deref()) {
             Known::Code(code) => code,
             // What is not readable cannot be recorded either, and the recorder says why.
             Known::TooMuch | Known::NotReadable => return Ok(Self::default()),
@@ -61,7 +62,9 @@ impl Aim {
         if !config.ip_filter && !code.is_complete() {
             return Ok(Self::default());
         }
-        let functions = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+        regions::add(&mut code.image, &report.calls, Remarks::Later)?;
+        let wanted = target::wanted(&code.image, &report.calls, Remarks::Later)?;
+        let functions = target::with_code(&code.image, &wanted);
         let ancestor = match &report.calls.ancestor {
             Some(ancestor) => {
                 Some(target::ancestor(&code.image, &report.calls, &ancestor.function, Remarks::Later)?)
@@ -78,7 +81,7 @@ impl Aim {
                 .map(|(start, bytes)| (start.0, bytes))
                 .collect(),
         };
-        let places = functions.iter().map(|wanted| &wanted.function).chain(&ancestor).map(place).collect();
+        let places = functions.iter().chain(&ancestor).map(place).collect();
         if !config.ip_filter {
             return Ok(Self { functions: places, filter: None });
         }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
+use crate::filter::{Ancestor, CandidateNumber, NsRange, RegionSpec, TidRange, TimeWindow};
 use crate::render::json;
 
 pub use command::{command, completed, parse};
@@ -116,6 +116,12 @@ pub struct CallsArgs {
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
     #[arg(help_heading = TARGET)]
     pub functions: Vec<String>,
+    /// Code between two places, as a function of this name: from where a thread comes to START to where it
+    /// comes to END in the same frame. A place is an address, SYMBOL+0x10, file.c:120 or usdt:PROVIDER:NAME;
+    /// repeat it for several; see docs/regions.md
+    #[arg(long = "region", value_name = "NAME=START..END")]
+    #[arg(help_heading = TARGET)]
+    pub regions: Vec<RegionSpec>,
     /// Take the N-th of the functions that an ambiguous -f lists
     #[arg(short = 'I', long = "func_idx", value_name = "#N")]
     #[arg(help_heading = TARGET)]
@@ -164,6 +170,13 @@ pub struct CallsArgs {
     /// Say on stderr what is done and how long it takes
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+impl CallsArgs {
+    /// No function and no region is named.
+    pub(crate) fn names_nothing(&self) -> bool {
+        self.functions.is_empty() && self.regions.is_empty()
+    }
 }
 
 /// Which calls, and how to report them: the same when reporting and when recording.

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{host, messages, recording, threads};
+use crate::{host, messages, recording, regions, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -72,9 +72,10 @@ pub(crate) fn open_for_report<T>(
         binary: config.object.as_ref().map(PathBuf::from),
         ..host::image_options(&recording, config.symfs.as_deref(), &config.kernel)
     };
-    let (image, schedule) = recording::load_with(&recording, &options);
+    let (mut image, schedule) = recording::load_with(&recording, &options);
     let problems = problems(&recording, &image);
-    let wanted = target::wanted(&image, config, Remarks::Now);
+    let added = regions::add(&mut image, config, Remarks::Now);
+    let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
     work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
 }
@@ -124,7 +125,7 @@ pub(crate) fn one<'t, T>(command: &str, functions: &'t [T]) -> Result<&'t T> {
     match functions {
         [one] => Ok(one),
         more => {
-            let message = format!("{command} takes one function, and -f names {}", more.len());
+            let message = format!("{command} takes one function, and {} are named", more.len());
             Err(failure(Exit::Usage, message))
         }
     }

@@ -15,7 +15,7 @@ use crate::args::{
     ReportArgs, Weight,
 };
 use crate::exit::{Exit, failure};
-use crate::filter::{Ancestor, NsRange, TidSet, TimeWindow};
+use crate::filter::{Ancestor, NsRange, RegionSpec, TidSet, TimeWindow};
 use crate::output::{Asked, check_apart, check_writable};
 use crate::render::row_limit::RowLimit;
 
@@ -26,6 +26,8 @@ pub struct CallsConfig {
     pub input: PathBuf,
     /// Functions as they were asked for; empty: none was named.
     pub functions: Vec<String>,
+    /// Regions as they were asked for.
+    pub regions: Vec<RegionSpec>,
     /// Which of several candidates, from 0; `None`: ambiguity is an error.
     pub candidate: Option<usize>,
     /// Object that holds the functions.
@@ -140,13 +142,13 @@ impl ReportConfig {
     }
 
     fn of_query(input: PathBuf, directory: &Path, query: QueryArgs) -> Result<Self> {
-        if query.calls.functions.is_empty() && query.flamegraph.is_none() {
+        if query.calls.names_nothing() && query.flamegraph.is_none() {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
-        if query.explain && (query.calls.functions.is_empty() || query.format != Format::Text) {
+        if query.explain && (query.calls.names_nothing() || query.format != Format::Text) {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));
         }
@@ -221,7 +223,7 @@ pub(crate) const NO_FUNCTION: &str =
 impl CallsConfig {
     pub(crate) fn new(input: PathBuf, calls: CallsArgs) -> Result<Self> {
         let chooses = calls.ancestor.is_some() || calls.li.is_some() || calls.ti.is_some();
-        if calls.functions.is_empty() && chooses {
+        if calls.names_nothing() && chooses {
             return Err(failure(
                 Exit::Usage,
                 "-a, --li and --ti choose calls of a function: name it with -f FUNC",
@@ -230,6 +232,7 @@ impl CallsConfig {
         Ok(Self {
             kernel: kernel_options(calls.kernel, &input)?,
             input,
+            regions: regions(calls.regions, calls.decoder)?,
             functions: calls.functions,
             candidate: calls.candidate.map(|n| n.0 - 1),
             object: calls.object,
@@ -243,6 +246,11 @@ impl CallsConfig {
             window: calls.ti,
             verbose: calls.verbose,
         })
+    }
+
+    /// No function and no region is named: it is about all calls.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.functions.is_empty() && self.regions.is_empty()
     }
 
     /// The files that are read, as far as the command line names them.
@@ -419,6 +427,21 @@ fn check_elf(option: &str, path: &Path) -> Result<()> {
     };
     let message = format!("{option} {}: {why}; without the option kernel code is skipped", file.display());
     Err(failure(Exit::BadInput, message))
+}
+
+/// A report has one function of a name; and only our own decoder tells where control passes by.
+fn regions(regions: Vec<RegionSpec>, decoder: DecoderChoice) -> Result<Vec<RegionSpec>> {
+    if decoder != DecoderChoice::Own && !regions.is_empty() {
+        return Err(failure(Exit::Usage, "--region needs our own decoder: leave out --decoder"));
+    }
+    for (number, region) in regions.iter().enumerate() {
+        if regions.iter().take(number).any(|other| other.name == region.name) {
+            let message =
+                format!("--region: two regions are named '{}'; give each a name of its own", region.name);
+            return Err(failure(Exit::Usage, message));
+        }
+    }
+    Ok(regions)
 }
 
 fn workers(given: Option<u16>) -> usize {

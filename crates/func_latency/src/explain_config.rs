@@ -107,7 +107,7 @@ impl DiffConfig {
 
 /// A function must be named.
 fn of_function(input: PathBuf, calls: CallsArgs) -> Result<CallsConfig> {
-    if calls.functions.is_empty() {
+    if calls.names_nothing() {
         return Err(failure(Exit::Usage, NO_FUNCTION));
     }
     CallsConfig::new(input, calls)

@@ -226,6 +226,41 @@ impl FromStr for Ancestor {
     }
 }
 
+/// `NAME=START..END`: code between two places, as a function of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSpec {
+    /// The name.
+    pub name: String,
+    /// Where it begins: an address, `SYMBOL+0x10`, `file.c:120` or `usdt:PROVIDER:NAME`.
+    pub start: String,
+    /// Where it ends.
+    pub end: String,
+}
+
+impl FromStr for RegionSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no region (NAME=START..END; a place is 0x401136, SYMBOL+0x10, file.c:120 or usdt:PROVIDER:NAME)"
+            )
+        };
+        let (name, places) = text.split_once('=').ok_or_else(wrong)?;
+        let halves = |at: usize| Some((places.get(..at)?, places.get(at + 2..)?));
+        // The dots of `../src/a.c:10` separate nothing.
+        let is_directory = |(before, after): &(&str, &str)| {
+            after.starts_with('/') && (before.is_empty() || before.ends_with('/'))
+        };
+        let mut splits = places.match_indices("..").filter_map(|(at, _)| halves(at));
+        let (start, end) = splits.find(|halves| !is_directory(halves)).ok_or_else(wrong)?;
+        if [name, start, end].iter().any(|part| part.trim().is_empty()) {
+            return Err(wrong());
+        }
+        Ok(Self { name: name.to_owned(), start: start.to_owned(), end: end.to_owned() })
+    }
+}
+
 /// `#2` or `2`: which of several candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CandidateNumber(pub usize);
@@ -296,6 +331,22 @@ mod tests {
         assert!(TidSet::default().contains(Tid(9)));
         for wrong in ["", "x", "5-3", "1-", "-1", "99999999999"] {
             assert!(wrong.parse::<TidRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn regions() {
+        let parsed = |text: &str| {
+            let RegionSpec { name, start, end } = text.parse().unwrap();
+            [name, start, end]
+        };
+        assert_eq!(parsed("r=f+0x10..f+0x20"), ["r", "f+0x10", "f+0x20"]);
+        assert_eq!(parsed("r=a.c:10..a.c:20"), ["r", "a.c:10", "a.c:20"]);
+        assert_eq!(parsed("r=../a.c:10..../b.c:20"), ["r", "../a.c:10", "../b.c:20"]);
+        assert_eq!(parsed("r=x/../a.c:10..x/../a.c:20"), ["r", "x/../a.c:10", "x/../a.c:20"]);
+        assert_eq!(parsed("q=usdt:db:start..usdt:db:done"), ["q", "usdt:db:start", "usdt:db:done"]);
+        for wrong in ["", "r", "r=f", "=f..g", "r=..g", "r=f..", "r=f.g"] {
+            assert!(wrong.parse::<RegionSpec>().is_err(), "{wrong}");
         }
     }
 

@@ -21,7 +21,6 @@ use recorder::{IpRange, Misplaced, Proc};
 use crate::exit::{Exit, failure};
 use crate::live_code::LiveCode;
 use crate::messages;
-use crate::target::Wanted;
 
 /// Less code between two ranges than this may be traced for nothing.
 const NEAR_BYTES: u64 = 4096;
@@ -107,7 +106,7 @@ impl fmt::Display for Why {
 /// The functions need more, the processor has none, or the file of a function cannot be named to the kernel.
 pub(crate) fn choose(
     code: &LiveCode,
-    functions: &[Wanted],
+    functions: &[FunctionMatch],
     ancestor: Option<&FunctionMatch>,
     limit: usize,
     proc: &Proc,
@@ -171,7 +170,7 @@ fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<
     Ok(most)
 }
 
-fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
+fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
     let of = |function: &FunctionMatch| {
         let ranges = code.image.function_file_ranges(function.id).into_iter().enumerate();
         let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| Part {
@@ -187,10 +186,8 @@ fn parts(code: &LiveCode, functions: &[Wanted], ancestor: Option<&FunctionMatch>
         };
         ranges.map(part).collect::<Vec<_>>()
     };
-    let (wanted, above): (Vec<Part>, Vec<Part>) = (
-        functions.iter().map(|wanted| &wanted.function).flat_map(of).collect(),
-        ancestor.into_iter().flat_map(of).collect(),
-    );
+    let (wanted, above): (Vec<Part>, Vec<Part>) =
+        (functions.iter().flat_map(of).collect(), ancestor.into_iter().flat_map(of).collect());
     let pick = |parts: &[Part], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
     [pick(&wanted, true), pick(&above, true), pick(&wanted, false), pick(&above, false)].concat()
 }
@@ -261,6 +258,7 @@ fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
     use crate::live_code::laid_out::{self, LaidOut};
+    use crate::target::{Wanted, with_code};
 
     fn part(object: u32, start: u64, name: &str, hot: bool) -> Part {
         Part { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
@@ -316,6 +314,27 @@ mod tests {
         let started = choose(&code, &shared, None, 2, &laid.proc).unwrap();
         assert_eq!(started.warnings(), [] as [String; 0]);
         assert!(matches!(started, Chosen::Ranges { ranges, .. } if ranges[0].start == FileOffset(0x1c30)));
+    }
+
+    #[test]
+    fn of_a_region_the_functions_are_those_of_its_places() {
+        let mut laid = LaidOut::new(laid_out::CONSTANTS_FIRST);
+        let names = ["inside", "border"];
+        let functions = laid_out::functions(&laid.code, &names);
+        let places = functions.iter().map(|function| vec![(function.object, function.entry)]);
+        let [start, end] = <[_; 2]>::try_from(places.collect::<Vec<_>>()).unwrap();
+        laid.code.image.add_region("from one to the other", start, end);
+        let region = laid.code.image.regions().next().and_then(|id| laid.code.image.describe(id)).unwrap();
+        let mut wanted = vec![Wanted { function: region }];
+        let found = |wanted: &[Wanted]| -> Vec<String> {
+            with_code(&laid.code.image, wanted).into_iter().map(|function| function.name).collect()
+        };
+        let mut all = found(&wanted);
+        all.sort_unstable();
+        assert_eq!(all, ["border", "inside"]);
+        // A function that is asked for, too, is one of them.
+        wanted.insert(0, Wanted { function: functions[0].clone() });
+        assert_eq!(found(&wanted).len(), 2);
     }
 
     #[test]

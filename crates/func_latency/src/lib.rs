@@ -12,7 +12,7 @@
 //! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
 //! doctor_command  what this machine lets us record
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
-//!     target      -f, -b, -I, -a: names to functions
+//!     target      -f, -b, -I, -a: names to functions;  regions: those of --region
 //!     inside      what the calls of a page are like inside: a second pass
 //! top_command     the functions of a recording -> render::top
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
@@ -73,6 +73,7 @@ mod progress;
 mod record_command;
 mod record_config;
 mod recording;
+mod regions;
 mod remedy;
 pub mod render;
 mod report_command;

@@ -76,10 +76,10 @@ impl RecordConfig {
     pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
         let usage = |message: &str| Err(failure(Exit::Usage, message));
         let then = if args.preview { Then::Preview } else { then };
-        if args.query.calls.functions.is_empty()
+        if args.query.calls.names_nothing()
             && (then.is_of_calls() && args.query.flamegraph.is_none() || args.ip_filter)
         {
-            return usage("which function? Name it with -f FUNC");
+            return usage("which function? Name it with -f FUNC, or code with --region");
         }
         let target = target(&args)?;
         if args.ip_filter && target == Target::WholeCpus {
@@ -142,7 +142,7 @@ impl RecordConfig {
 
 /// What a report shows of it: the processes that were asked for, and with `--follow` what came of them.
 fn report(args: RecordArgs, then: Then) -> Result<Option<ReportConfig>> {
-    if args.query.calls.functions.is_empty() && args.query.flamegraph.is_none() {
+    if args.query.calls.names_nothing() && args.query.flamegraph.is_none() {
         return Ok(None);
     }
     let follow = args.follow;

@@ -38,7 +38,7 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
         let mut problems = opened.problems.clone();
         let reported = report(config, opened, &mut problems, started);
         // A flame graph has no room for them.
-        if reported.is_err() || config.calls.functions.is_empty() {
+        if reported.is_err() || config.calls.is_of_all() {
             problems.iter().for_each(messages::warn);
         }
         let exit = reported?;
@@ -66,7 +66,7 @@ fn report(
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
     let mut rows = match &config.rows {
-        Some(target) if !calls.functions.is_empty() => {
+        Some(target) if !calls.is_of_all() => {
             Some(RowsWriter::new(target, &names).with_counters(counters))
         }
         _ => None,
@@ -86,7 +86,7 @@ fn report(
         flamegraph::write_file(target, &found, &opened.names(&names), *weight, &names)?;
         messages::note(format!("flame graph: {}", target.display()));
     }
-    if calls.functions.is_empty() {
+    if calls.is_of_all() {
         return Ok(Exit::Done);
     }
     if let Some(rows) = rows {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use image::{FindError, FunctionMatch, Image, MatchedBy, ProblemKind, Query};
+use model::FunctionLookup;
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
@@ -23,7 +24,7 @@ pub(crate) enum Remarks {
     Later,
 }
 
-/// The functions of all `-f`, each once, in the order of the command line.
+/// The functions of all `-f`, each once, in the order of the command line, and then the regions of the image.
 pub(crate) fn wanted(image: &Image, config: &CallsConfig, remarks: Remarks) -> Result<Vec<Wanted>> {
     let mut found: Vec<Wanted> = Vec::new();
     for text in &config.functions {
@@ -35,7 +36,35 @@ pub(crate) fn wanted(image: &Image, config: &CallsConfig, remarks: Remarks) -> R
         }
     }
     check_candidate(image, config)?;
+    for region in image.regions().filter_map(|id| image.describe(id)) {
+        if found.iter().any(|other| other.function.name == region.name) {
+            let message = format!(
+                "--region: a function that is asked for is named '{}', too: name the region otherwise",
+                region.name
+            );
+            return Err(failure(Exit::Usage, message));
+        }
+        found.push(Wanted { function: region });
+    }
     Ok(found)
+}
+
+/// The functions with the code of what is wanted, each once: of a region, those that it begins and ends in.
+pub(crate) fn with_code(image: &Image, wanted: &[Wanted]) -> Vec<FunctionMatch> {
+    let mut functions: Vec<FunctionMatch> = Vec::new();
+    for Wanted { function } in wanted {
+        let of_region = image.region(function.id).map(|region| &region.functions);
+        let found = match of_region {
+            Some(ids) => ids.iter().filter_map(|id| image.describe(*id)).collect(),
+            None => vec![function.clone()],
+        };
+        for function in found {
+            if functions.iter().all(|known| known.id != function.id) {
+                functions.push(function);
+            }
+        }
+    }
+    functions
 }
 
 /// `-I` takes one of several: where no name has several, there is a first one only.
@@ -76,7 +105,10 @@ pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
             "inlined instances are not looked for with more than {MAX_INLINE_SEARCHES} functions"
         ));
     }
-    let of = |w: &Wanted| search.then(|| image.inlined_sites(&w.function.name, Some(w.function.object)));
+    let of = |Wanted { function }: &Wanted| {
+        let is_function = search && image.region(function.id).is_none();
+        is_function.then(|| image.inlined_sites(&function.name, Some(function.object)))
+    };
     wanted.iter().map(of).collect()
 }
 
@@ -175,7 +207,7 @@ fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
 }
 
 /// The error and how to say what is meant, and what that may be.
-fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, Vec<String>) {
+pub(crate) fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, Vec<String>) {
     let candidates = choices(error.candidates());
     match error {
         FindError::Unknown { text, .. } => {

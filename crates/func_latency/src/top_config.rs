@@ -65,10 +65,10 @@ impl TopConfig {
     pub(crate) fn of_report(args: &ReportArgs) -> Option<Result<Self>> {
         let QueryArgs { calls, table_rows, format, timeline, explain, rows, html, flamegraph, .. } =
             &args.query;
-        let CallsArgs { functions, ancestor, li, ti, .. } = calls;
+        let CallsArgs { ancestor, li, ti, .. } = calls;
         let is_of_function = *timeline
             || *explain
-            || !functions.is_empty()
+            || !calls.names_nothing()
             || [rows, html].iter().any(|file| file.is_some())
             || flamegraph.is_some()
             || args.query.max_loss.is_some()

@@ -21,7 +21,7 @@ use crate::{messages, report_command};
 
 /// Below the functions that were named, or all that was seen.
 pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
-    if config.functions.is_empty() { Paths::of_threads() } else { Paths::of_calls() }
+    if config.is_of_all() { Paths::of_threads() } else { Paths::of_calls() }
 }
 
 /// The paths of the calls that were asked for; an error if none was seen.

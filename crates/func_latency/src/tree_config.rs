@@ -46,7 +46,7 @@ impl ShowConfig {
     /// Wrong usage.
     pub(crate) fn new(args: ShowArgs) -> Result<Self> {
         let input = args.input.unwrap_or_else(|| PathBuf::from("perf.data"));
-        if args.calls.functions.is_empty() {
+        if args.calls.names_nothing() {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
         Ok(Self {
@@ -89,7 +89,7 @@ impl ExportConfig {
     pub(crate) fn new(args: ExportArgs) -> Result<Self> {
         use ExportFormat::{Flamegraph, Folded, Pprof};
         let of_all = matches!(args.format, Folded | Flamegraph | Pprof);
-        if args.calls.functions.is_empty() && !of_all {
+        if args.calls.names_nothing() && !of_all {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
         if args.counters {

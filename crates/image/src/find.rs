@@ -231,6 +231,12 @@ impl Image {
         ids.into_iter().filter_map(|id| self.function_match(id, by)).collect()
     }
 
+    /// A function, or region, as a query would find it by its name.
+    #[must_use]
+    pub fn describe(&self, id: FunctionId) -> Option<FunctionMatch> {
+        self.function_match(id, MatchedBy::Name)
+    }
+
     pub(crate) fn function_match(&self, id: FunctionId, matched_by: MatchedBy) -> Option<FunctionMatch> {
         let object = self.object(id)?;
         let (full_name, symbols) = (self.function_full_name(id), self.function_symbols(id));

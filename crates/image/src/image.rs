@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 
 use model::{
     Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch,
-    NoCode, Ns, ObjectId, Pid, SidebandRecord, SpaceId, Svma,
+    NoCode, Ns, ObjectId, Pid, Region, SidebandRecord, SpaceId, Svma,
 };
 use rayon::prelude::*;
 
@@ -21,6 +21,7 @@ use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
 use crate::perf_map::PerfMaps;
+use crate::region_table::Regions;
 use crate::space::Spaces;
 
 /// The address spaces of a recording, their code and functions.
@@ -32,9 +33,11 @@ pub struct Image {
     pub(crate) spaces: Spaces,
     pub(crate) objects: Vec<ObjectFile>,
     /// The first function id of each object; one more at the end.
-    bases: Vec<u32>,
+    pub(crate) bases: Vec<u32>,
     /// By function id: it is asked for with every call.
     kinds: Vec<FunctionKind>,
+    /// Pseudo-functions, whose ids follow those of all functions.
+    pub(crate) regions: Regions,
     pub(crate) names: OnceLock<NameIndex>,
     pub(crate) kernel_origin: Origin,
     /// Of the recording's own, for its stacks.
@@ -79,7 +82,8 @@ impl Image {
             bases.push(next);
         }
         let kernel_symbols = KernelSymbols::default();
-        Self { spaces, objects, bases, kinds, names: OnceLock::new(), kernel_origin: origin, kernel_symbols }
+        let (names, regions) = (OnceLock::new(), Regions::default());
+        Self { spaces, objects, bases, kinds, regions, names, kernel_origin: origin, kernel_symbols }
     }
 
     /// The same, with the symbols that the recording has of its kernel (lines of `/proc/kallsyms`).
@@ -252,6 +256,9 @@ impl Image {
     }
 
     fn name_in_form(&self, id: FunctionId, form: Form) -> String {
+        if let Some((name, _)) = self.named_region(id) {
+            return name.to_owned();
+        }
         let Some((object, index)) = self.split_id(id) else { return "[unknown]".to_string() };
         let file = self.object_basename(object);
         let Some((loaded, _, function)) = self.function(id) else {
@@ -276,9 +283,12 @@ impl Image {
         names.map(|name| loaded.strings().text(*name).into_owned()).collect()
     }
 
-    /// The linked address of a function's first byte.
+    /// The linked address of a function's first byte; of a region, where it begins first.
     #[must_use]
     pub fn function_entry(&self, id: FunctionId) -> Option<Svma> {
+        if let Some((_, svma)) = self.region_start(id) {
+            return Some(svma);
+        }
         self.function(id).map(|(_, _, function)| Svma(function.entry))
     }
 
@@ -423,11 +433,24 @@ impl FunctionLookup for Image {
     }
 
     fn kind(&self, id: FunctionId) -> FunctionKind {
-        self.kinds.get(id.0 as usize).copied().unwrap_or(FunctionKind::Unnamed)
+        let kind = self.kinds.get(id.0 as usize).copied();
+        kind.unwrap_or_else(|| match self.named_region(id) {
+            Some(_) => FunctionKind::Symbol,
+            None => FunctionKind::Unnamed,
+        })
+    }
+
+    fn next_mark(&self, space: SpaceId, ip: Avma) -> Option<Avma> {
+        self.mark_from(space, ip)
+    }
+
+    fn region(&self, id: FunctionId) -> Option<&Region> {
+        self.named_region(id).map(|(_, region)| region)
     }
 
     fn object(&self, id: FunctionId) -> Option<ObjectId> {
-        self.split_id(id).map(|(object, _)| object)
+        let of_region = || self.region_start(id).map(|(object, _)| object);
+        self.split_id(id).map(|(object, _)| object).or_else(of_region)
     }
 
     fn kernel_function(&self, address: Avma) -> Option<&str> {

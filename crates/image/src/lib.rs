@@ -16,6 +16,7 @@
 //!   elf --unwind_table-->     which frames stand on a stack, and where exceptions are handled (unwinding)
 //!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
 //! names     --find-->         what a user writes to functions; demangled where the symbol may have that name (needle)
+//! places    --find_mark-->    where regions begin and end: addresses, lines (line_begins), probes (usdt)
 //! DWARF     --lines,inlines-->  read when asked for
 //! ```
 //!
@@ -34,6 +35,7 @@ mod eh_frame;
 mod elf;
 mod error;
 mod find;
+mod find_mark;
 mod functions;
 mod host_files;
 mod image;
@@ -41,6 +43,7 @@ mod inlines;
 mod jit_code;
 mod jitdump;
 mod kernel;
+mod line_begins;
 mod lines;
 mod locate;
 mod located;
@@ -58,6 +61,8 @@ mod perf_map;
 mod pieces;
 mod plt;
 mod query;
+mod region_table;
+mod regions;
 mod space;
 mod stretch;
 mod strings;
@@ -66,11 +71,13 @@ mod unpacked;
 mod untyped;
 mod unwind_table;
 mod unwinding;
+mod usdt;
 mod vdso;
 
 pub use bundle::{Bundle, BundledBytes, BundledFile};
 pub use error::{ObjectError, Problem, ProblemKind};
 pub use find::{FindError, FunctionMatch, MatchedBy};
+pub use find_mark::{MarkError, Marks};
 pub use host_files::HostFiles;
 pub use image::Image;
 pub use kernel::KernelSymbols;

@@ -16,11 +16,11 @@ const MAX_CACHED_LINES: usize = 1 << 20;
 const MAX_INLINE_DEPTH: usize = 256;
 
 /// Compilation units of one object: each takes half a kilobyte before anything is asked of it.
-const MAX_UNITS: usize = 1 << 17;
+pub(crate) const MAX_UNITS: usize = 1 << 17;
 
 /// The longest line program: it may have a row of 24 bytes for each of its bytes. An object with a longer one
 /// (some of link-time optimisation) has no lines.
-const MAX_LINE_PROGRAM_BYTES: usize = 4 << 20;
+pub(crate) const MAX_LINE_PROGRAM_BYTES: usize = 4 << 20;
 
 /// What the units in use may take: beyond it all are dropped, and parsed again when they are asked for.
 const MAX_PARSED_BYTES: usize = 64 << 20;
@@ -112,7 +112,7 @@ impl Lines {
 }
 
 /// The sections with lines and what they refer to.
-fn sections(file: &Contents) -> Option<DwarfSections<Section>> {
+pub(crate) fn sections(file: &Contents) -> Option<DwarfSections<Section>> {
     const NOT_NEEDED: [SectionId; 6] = [
         SectionId::DebugFrame,
         SectionId::DebugLoc,

@@ -12,6 +12,7 @@ type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Numbers of the registers in unwind tables (x86-64 psABI, figure 3.36): 0 to 15, and the return address.
 const REGISTERS: usize = 17;
+const FRAME_POINTER: u16 = 6;
 const STACK_POINTER: u16 = 7;
 const RETURN_ADDRESS: u16 = 16;
 
@@ -109,6 +110,23 @@ impl<'a> UnwindTable<'a> {
     pub(crate) fn at(&self, svma: u64) -> Option<&UnwindEntry> {
         let after = self.entries.partition_point(|entry| entry.start <= svma);
         self.entries.get(after.checked_sub(1)?).filter(|entry| svma < entry.end)
+    }
+
+    /// Where the CFA is at an instruction: above `rbp`, else `rsp`, and by so many bytes.
+    pub(crate) fn cfa(&self, svma: u64) -> Option<(bool, u64)> {
+        let offset = EhFrameOffset(self.at(svma)?.offset);
+        let fde = self.section.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
+        let mut context = UnwindContext::new();
+        let row = fde.unwind_info_for_address(&self.section, &self.bases, &mut context, svma).ok()?;
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register: Register(STACK_POINTER), offset } => {
+                Some((false, u64::try_from(*offset).ok()?))
+            }
+            CfaRule::RegisterAndOffset { register: Register(FRAME_POINTER), offset } => {
+                Some((true, u64::try_from(*offset).ok()?))
+            }
+            _ => None,
+        }
     }
 
     /// The caller of the frame that is at `svma`; `None`: the table or the stack does not tell.

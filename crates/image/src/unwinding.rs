@@ -97,6 +97,13 @@ impl<'i> Unwinding<'i> {
             || is_loader(name)
     }
 
+    /// Where the frame of a function stands at an instruction, if its table tells: the address above its
+    /// return address (CFA) is above `rbp`, else `rsp`, by so many bytes.
+    #[must_use]
+    pub fn frame_at(&self, object: ObjectId, svma: Svma) -> Option<(bool, u64)> {
+        self.table(object)?.cfa(svma.0)
+    }
+
     /// The frames of a stack, from the one with these registers on, which is at an instruction that is about
     /// to be executed.
     #[must_use]

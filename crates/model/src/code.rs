@@ -77,6 +77,21 @@ impl FunctionStretch {
     }
 }
 
+/// An instruction of an object, by its linked address.
+pub type Mark = (ObjectId, Svma);
+
+/// What a pseudo-function stands for: it begins when control reaches one of `starts` and ends at one of
+/// `ends`, in the frame in which it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins.
+    pub starts: Vec<Mark>,
+    /// Where it ends.
+    pub ends: Vec<Mark>,
+    /// The functions that these places are in.
+    pub functions: Vec<FunctionId>,
+}
+
 /// Why there are no code bytes at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoCode {
@@ -131,6 +146,16 @@ pub trait FunctionLookup: Sync {
 
     /// The object that a function belongs to; `None` for [`FunctionId::UNKNOWN`].
     fn object(&self, id: FunctionId) -> Option<ObjectId>;
+
+    /// The first instruction from `ip` on, in its mapping, at which a region begins or ends.
+    fn next_mark(&self, _space: SpaceId, _ip: Avma) -> Option<Avma> {
+        None
+    }
+
+    /// The region that a pseudo-function stands for; `None`: it is a function.
+    fn region(&self, _id: FunctionId) -> Option<&Region> {
+        None
+    }
 
     /// The kernel's function at an address of its stacks; `None`: nobody knows.
     fn kernel_function(&self, _address: Avma) -> Option<&str> {

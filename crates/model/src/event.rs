@@ -61,6 +61,8 @@ pub enum BranchKind {
     /// A transaction (TSX) was aborted: control goes to its abort handler. `from` is the next instruction
     /// that would have run.
     Abort,
+    /// No branch: control runs on from `from` into the next instruction, at which a region begins or ends.
+    RunsOn,
 }
 
 impl BranchKind {
@@ -75,6 +77,7 @@ impl BranchKind {
             Self::IndirectJump => "jump*",
             Self::ConditionalJump => "jcc",
             Self::Abort => "abort",
+            Self::RunsOn => "runs on",
         }
     }
 }

@@ -27,8 +27,8 @@ pub mod unknown;
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
 pub use clock::{ClockBehind, EventTime, Ns, Tsc, TscClock};
 pub use code::{
-    CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch, NoCode, ObjectId,
-    SpaceId,
+    CodeSource, FunctionAt, FunctionId, FunctionKind, FunctionLookup, FunctionStretch, Mark, NoCode,
+    ObjectId, Region, SpaceId,
 };
 pub use counters::{Counters, Cycles, Executed};
 pub use event::{

@@ -49,6 +49,8 @@ pub enum ProbedEnd {
     Unseen,
     /// The same, and the stack that it was on goes on without it: unless stacks are switched, it was unwound.
     Unwound,
+    /// It is a region, which began again in the same frame.
+    Anew,
     /// Its thread ended inside.
     ThreadEnd,
     /// It was running when the window began.

@@ -21,6 +21,7 @@ mod oracle_matches_counters;
 mod other_machine;
 mod perf_script_agrees;
 mod records_match_perf;
+mod regions;
 mod rows_match_oracle;
 mod short_calls;
 mod snapshots;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use model::{
-    AuxOffset, Avma, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Ns, ObjectId, Pid, SpaceId,
-    Svma, Tid, TraceEvent, Transfer,
+    AuxOffset, Avma, BranchEvent, BranchKind, EndKind, EventSink, FunctionId, FunctionLookup, Ns, ObjectId,
+    Pid, SpaceId, Svma, Tid, TraceEvent, Transfer,
 };
 use rustc_hash::FxHashMap;
 
@@ -31,6 +31,8 @@ pub struct BranchRecorder<'a, K> {
     open: FxHashMap<Tid, Vec<usize>>,
     /// Where a thread was interrupted.
     interrupted: FxHashMap<Tid, Avma>,
+    /// Those that calls are of, which begin and end in the middle of functions.
+    regions: Vec<FunctionId>,
 }
 
 /// What a call is known by when it is entered.
@@ -56,7 +58,11 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
             }
         }
         let open = rows.iter().map(|row| (row.tid, Vec::new())).collect();
-        Self { functions, calls, waiting, open, interrupted: FxHashMap::default() }
+        let mut regions: Vec<FunctionId> = rows.iter().map(|row| row.function).collect();
+        regions.sort_unstable();
+        regions.dedup();
+        regions.retain(|id| functions.region(*id).is_some());
+        Self { functions, calls, waiting, open, interrupted: FxHashMap::default(), regions }
     }
 
     /// What was kept of each call, in the order in which they were asked for; `None`: it was not found.
@@ -74,17 +80,43 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
         let TraceEvent::Branch(branch) = event else { return };
         let step = self.step(tid, space, &branch.transfer);
         self.add(tid, event, &branch.transfer, step);
-        let entered = match branch.transfer {
-            Transfer::Branch { to, .. } | Transfer::Start { to, .. } if to.at_entry => to,
-            _ => return,
-        };
-        let entry = (tid, entered.function, branch.time.point, branch.at);
+        let (Transfer::Branch { to, .. } | Transfer::Start { to, .. }) = branch.transfer else { return };
+        if to.at_entry {
+            self.enter(tid, space, branch, (to.function, to.ip));
+        }
+        for number in 0..self.regions.len() {
+            let Some(&region) = self.regions.get(number) else { return };
+            let (functions, place) = (self.functions, self.functions.place(space, to.ip));
+            let Some((region_of, place)) = functions.region(region).zip(place) else { continue };
+            if region_of.ends.contains(&place) {
+                self.end_region(tid, region, branch.time.point);
+            }
+            if region_of.starts.contains(&place) {
+                self.enter(tid, space, branch, (region, to.ip));
+            }
+        }
+    }
+
+    /// A function, or a region, begins.
+    fn enter(&mut self, tid: Tid, space: SpaceId, branch: &BranchEvent, (of, ip): (FunctionId, Avma)) {
+        let entry = (tid, of, branch.time.point, branch.at);
         let Some(next) = self.waiting.get_mut(&entry).and_then(VecDeque::pop_front) else { return };
-        let place = self.place(space, entered.ip);
+        let place = self.place(space, ip);
         if let Some(call) = self.calls.get_mut(next) {
             call.kept = Some(K::entered(place));
         }
         self.open.entry(tid).or_default().push(next);
+    }
+
+    /// The calls of a region that end now do so: no return tells.
+    fn end_region(&mut self, tid: Tid, region: FunctionId, now: Ns) {
+        let calls = &self.calls;
+        let ends = |at: &usize| {
+            calls.get(*at).is_some_and(|Recorded { row, depth, .. }| {
+                row.function == region && *depth == 0 && row.end_ns() == now.0
+            })
+        };
+        self.open.entry(tid).or_default().retain(|at| !ends(at));
     }
 
     /// What an event is to the calls that are open.
@@ -95,6 +127,7 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
         }
         let step = |from, to| Step { from, to, is_jump: false, is_loop: false };
         match *transfer {
+            Transfer::Branch { kind: BranchKind::RunsOn, .. } => None,
             Transfer::Branch { kind, from, to } => {
                 let jumps =
                     matches!(kind, BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::IndirectJump);

@@ -1,6 +1,6 @@
 //! Which branches are a call's.
 
-use super::script::branch_paths;
+use super::script::{branch_paths, branch_paths_of};
 
 /// The path ended with the handler's return, which was taken for the call's.
 #[test]
@@ -62,4 +62,27 @@ fn a_call_inside_a_call_has_branches_of_its_own() {
     let outer = ["f+8 -> f", "f+48 -> f+d", "f+48 -> main+15"].map(str::to_owned).to_vec();
     let inner = vec!["f+48 -> f+d".to_owned()];
     assert_eq!(branch_paths(script), [outer, inner]);
+}
+
+/// Running on into a region is no branch; what it ends with is one of its own, and what follows is not.
+#[test]
+fn the_branches_of_a_region_are_those_from_its_begin_to_its_end() {
+    let script = "
+        region f+10 f+40
+        0 start main+4
+        100 call main+10 f
+        105 jmp f+8 f+c
+        110 on f+e f+10
+        120 call f+20 g
+        130 ret g+20 f+25
+        140 jcc f+30 f+40
+        145 jmp f+44 f+8
+        150 jmp f+8 f+10
+        160 jmp f+14 f+3c
+        165 on f+3e f+40
+        166 jmp f+44 f+50
+        170 ret f+50 main+15";
+    let paths = branch_paths_of("region", script);
+    assert_eq!(paths[0], ["f+20 -> g", "g+20 -> f+25", "f+30 -> f+40"]);
+    assert_eq!(paths[1], ["f+14 -> f+3c"]);
 }

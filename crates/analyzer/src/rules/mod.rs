@@ -20,6 +20,7 @@ mod landings;
 mod ledger;
 mod modes;
 mod open_calls;
+mod regions;
 mod script;
 mod signals;
 mod tails;

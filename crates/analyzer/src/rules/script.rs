@@ -7,6 +7,7 @@
 //!   filter                    code outside ranges is hidden        (these come first)
 //!   stack_switches            the program may switch stacks
 //!   no_cyc                    cycles are not known, where counters are asked for
+//!   region f+10 f+20          `region` is code from f+10 to f+20; several places: `f+10,f+18`; also region2
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
@@ -15,7 +16,7 @@
 //!
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
 //!   100 resume f+4            ... after a gap
-//!   110 call main+10 f        also icall, ret, jmp, ijmp, jcc
+//!   110 call main+10 f        also icall, ret, jmp, ijmp, jcc; `on`: runs on into a region's begin or end
 //!   120 syscall f+8           also async
 //!   130 out.call f+10 k+8     out of the filter; also out.ret, out.jmp, out.fall
 //!   140 gap 160               nothing known from 140 to 160;  `140 gap 160 truncated`, `desync`, `missing`: why
@@ -23,13 +24,14 @@
 //!   tid 8                     ... of this thread
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use model::{
     AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, Cpu, Cycles,
     DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind,
-    FunctionLookup, Gap, GapCause, NoCode, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Site,
-    SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
+    FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region, Schedule, Sideband,
+    SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
@@ -39,8 +41,9 @@ use crate::{
 };
 
 const SLOT: u64 = 0x1000;
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "?", "main", "f", "g", "h", "k", "plt", "loader", "handler", "restorer", "f2", "lib", "throw", "unnamed",
+    "region", "region2",
 ];
 
 /// `lib` and `throw` are in another object.
@@ -68,6 +71,7 @@ fn address_text(at: u64) -> String {
 /// The code and functions of a script.
 struct Program {
     code: Vec<u8>,
+    regions: BTreeMap<FunctionId, Region>,
 }
 
 impl CodeSource for Program {
@@ -101,6 +105,10 @@ impl FunctionLookup for Program {
             "unnamed" | "?" => FunctionKind::Unnamed,
             _ => FunctionKind::Symbol,
         }
+    }
+
+    fn region(&self, id: FunctionId) -> Option<&Region> {
+        self.regions.get(&id)
     }
 
     fn object(&self, id: FunctionId) -> Option<ObjectId> {
@@ -181,6 +189,14 @@ impl Program {
         Site { ip, function: self.function_at(SpaceId(0), ip).id, len }
     }
 
+    fn region_of(&self, starts: &str, ends: &str) -> Region {
+        let marks = |text: &str| -> Vec<Mark> {
+            text.split(',').filter_map(|text| self.place(SpaceId(0), address(text))).collect()
+        };
+        let functions = starts.split(',').chain(ends.split(',')).map(|text| self.target(text).function);
+        Region { starts: marks(starts), ends: marks(ends), functions: functions.collect() }
+    }
+
     fn target(&self, text: &str) -> Target {
         let ip = address(text);
         let at = self.function_at(SpaceId(0), ip);
@@ -195,6 +211,7 @@ impl Program {
             "ijmp" => BranchKind::IndirectJump,
             "jcc" => BranchKind::ConditionalJump,
             "abort" => BranchKind::Abort,
+            "on" => BranchKind::RunsOn,
             _ => BranchKind::Jump,
         };
         let len = if matches!(kind, BranchKind::Call | BranchKind::IndirectCall) { 5 } else { 1 };
@@ -214,7 +231,7 @@ impl Program {
             _ if word.starts_with("out.") => {
                 Transfer::End { kind: EndKind::Branch(kind), from: self.site(args[0], len), to: to_outside }
             }
-            "call" | "icall" | "ret" | "jmp" | "ijmp" | "jcc" | "abort" => {
+            "call" | "icall" | "ret" | "jmp" | "ijmp" | "jcc" | "abort" | "on" => {
                 Transfer::Branch { kind, from: self.site(args[0], len), to: self.target(args[1]) }
             }
             _ => panic!("what is {word}?"),
@@ -266,7 +283,7 @@ struct Parsed {
 }
 
 fn parse(script: &str, request: Request) -> Parsed {
-    let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()] };
+    let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()], regions: BTreeMap::new() };
     let (mut events, mut records) = (Vec::new(), Vec::new());
     let mut request = request;
     if request.functions.is_empty() {
@@ -278,6 +295,9 @@ fn parse(script: &str, request: Request) -> Parsed {
         match words[..] {
             ["filter"] => has_ip_filter = true,
             ["no_cyc"] => has_cyc = false,
+            [name @ ("region" | "region2"), starts, ends] => {
+                program.regions.insert(id(name), program.region_of(starts, ends));
+            }
             ["stack_switches"] => request.stack_switches = true,
             ["code", "call", at, to] => {
                 let (at, to) = (address(at).0, address(to).0);
@@ -362,7 +382,13 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
 
 /// The branches of each call of `f`: `from -> to`.
 pub(super) fn branch_paths(script: &str) -> Vec<Vec<String>> {
-    let rows = analyse(script, Request::default()).functions.swap_remove(0).rows;
+    branch_paths_of("f", script)
+}
+
+/// The branches of each call of a function or region.
+pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
+    let request = Request { functions: vec![id(name)], ..Request::default() };
+    let rows = analyse(script, request).functions.swap_remove(0).rows;
     let Parsed { program, events, .. } = parse(script, Request::default());
     let mut recorder: BranchRecorder<'_, BranchPath> = BranchRecorder::new(&rows, &program);
     for (tid, space, event) in &events {
@@ -526,6 +552,16 @@ pub(super) fn check(script: &str, rows: &str) {
     let report = analyse(script, Request::default());
     let got: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
     compare("rows", &got, rows);
+}
+
+/// Calls of `region`, and the children of those that count.
+#[track_caller]
+pub(super) fn check_region(script: &str, rows: &str, children: &str) {
+    let request = Request { functions: vec![id("region")], ..Request::default() };
+    let report = analyse(script, request);
+    let got: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
+    compare("rows", &got, rows);
+    compare("children", &children_text(&report.functions[0]), children);
 }
 
 /// Calls of `f`, and the children of those that count.

@@ -156,9 +156,10 @@ impl<'a, W: Work> Path<'a, W> {
 
     /// Takes a branch to `to`.
     fn edge(&mut self, to: BlockId) {
-        let (from, target) = (self.graph.block(self.block), self.graph.block(to).start);
+        let (from, to_block) = (self.graph.block(self.block), self.graph.block(to));
+        let target = to_block.start;
         if let Some(kind) = from.branch_kind()
-            && self.context.is_transfer(kind, from.last.function, target.function)
+            && (to_block.is_marked || self.context.is_transfer(kind, from.last.function, target.function))
         {
             let (role, address) = match from.terminator {
                 Terminator::Call { push: true, .. } | Terminator::IndirectCall => {
@@ -218,10 +219,25 @@ impl<'a, W: Work> Path<'a, W> {
 
     fn not_taken(&mut self) -> Walked<()> {
         match self.graph.next(self.context, self.space, self.block) {
-            Ok(next) => self.block = next,
+            Ok(next) => {
+                self.run_on(next);
+                self.block = next;
+            }
             Err(why) => return Err(no_code(why, self.here().last.next_ip()).into()),
         }
         Ok(())
+    }
+
+    /// Control runs on into the next block: an event where a region begins or ends.
+    #[inline]
+    fn run_on(&mut self, next: BlockId) {
+        let (from, to) = (self.here().last, self.graph.block(next));
+        if to.is_marked {
+            let target = to.start;
+            let is_asked = self.context.is_asked(target.function);
+            let reached = Reached { address: target.ip, is_asked };
+            self.transfer(BranchKind::RunsOn, from, target, Role::Jump, reached);
+        }
     }
 
     /// The branch that is taken next is a call that returns.

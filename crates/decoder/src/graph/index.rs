@@ -91,6 +91,7 @@ mod tests {
         Block {
             space: SpaceId(space),
             start: Target { ip, function, at_entry: false },
+            is_marked: false,
             last: Site { ip, function, len: 1 },
             instructions: 1,
             terminator: Terminator::Return,

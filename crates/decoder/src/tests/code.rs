@@ -3,6 +3,7 @@
 //! ```text
 //! .org 0x1000
 //! f:  call g          # a label, an instruction
+//! .mark               # a region begins or ends at the next instruction
 //!     jz f
 //! .from 2500          # from this time on
 //! .org 0x1100         # other code stands here
@@ -12,7 +13,7 @@
 //! A function is 0x100 bytes of addresses; its entry is its first one. Jumps and calls have 32-bit
 //! displacements.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Avma, CodeSource, FileOffset, FunctionAt, FunctionId, FunctionKind, FunctionLookup, NoCode, Ns, ObjectId,
@@ -29,6 +30,7 @@ pub(super) struct Code {
     /// What the code was before, and until when, the first first.
     earlier: Vec<(Ns, Sections)>,
     labels: BTreeMap<String, u64>,
+    marks: BTreeSet<u64>,
 }
 
 impl Code {
@@ -53,6 +55,10 @@ impl Code {
             if name == ".org" {
                 org = number(operand);
                 code.sections.remove(&org);
+                continue;
+            }
+            if name == ".mark" {
+                code.marks.insert(org + code.sections.get(&org).map_or(0, Vec::len) as u64);
                 continue;
             }
             if name == ".from" {
@@ -167,6 +173,10 @@ impl FunctionLookup for Code {
 
     fn place(&self, _: SpaceId, ip: Avma) -> Option<(ObjectId, Svma)> {
         Some((ObjectId(0), Svma(ip.0)))
+    }
+
+    fn next_mark(&self, _: SpaceId, ip: Avma) -> Option<Avma> {
+        self.marks.range(ip.0..).next().copied().map(Avma)
     }
 
     fn kind(&self, _: FunctionId) -> FunctionKind {

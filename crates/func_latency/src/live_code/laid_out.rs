@@ -19,7 +19,6 @@ use model::Pid;
 use recorder::{Proc, Target};
 
 use super::{Known, LiveCode};
-use crate::target::Wanted;
 
 const CODE: &str = "
     .macro function name section
@@ -118,6 +117,6 @@ pub(crate) fn function(code: &LiveCode, name: &str) -> FunctionMatch {
 }
 
 /// Some functions of the program.
-pub(crate) fn functions(code: &LiveCode, names: &[&str]) -> Vec<Wanted> {
-    names.iter().map(|name| Wanted { function: function(code, name) }).collect()
+pub(crate) fn functions(code: &LiveCode, names: &[&str]) -> Vec<FunctionMatch> {
+    names.iter().map(|name| function(code, name)).collect()
 }

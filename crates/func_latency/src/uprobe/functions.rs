@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use bpf::{CodePart, Ends, FunctionCode, ProbePoints, ProbedFunction, ProbedPlace};
 use image::{Image, MatchedBy, Query};
-use model::{FunctionId, FunctionKind, FunctionLookup, ObjectId, Svma};
+use model::{FileOffset, FunctionId, FunctionKind, FunctionLookup, ObjectId, Svma};
 use recorder::Proc;
 
 use crate::exit::{Exit, failure};
@@ -77,6 +77,29 @@ fn callee(image: &Image, object: ObjectId, at: Svma) -> Option<FunctionId> {
     }
 }
 
+/// The code of a function.
+pub(super) fn code_of(image: &Image, id: FunctionId) -> Result<FunctionCode<'_>, String> {
+    let parts = image.function_code(id).into_iter();
+    let parts = parts.map(|(start, file_offset, bytes)| CodePart { start, file_offset, bytes }).collect();
+    let entry = image.function_entry(id).ok_or("its entry is not known")?;
+    Ok(FunctionCode { entry, parts })
+}
+
+/// In which processes code is probed, and by which file there.
+pub(super) fn places(
+    code: &LiveCode,
+    object: ObjectId,
+    at: FileOffset,
+    proc: &Proc,
+) -> Result<Vec<ProbedPlace>, String> {
+    let places = code.places(object, at, proc).into_iter();
+    let places: Vec<ProbedPlace> = places.map(|(pid, file)| ProbedPlace { pid, file }).collect();
+    if places.is_empty() {
+        return Err(format!("the file of {} cannot be opened", code.image.object_name(object)));
+    }
+    Ok(places)
+}
+
 fn candidate(
     code: &LiveCode,
     id: FunctionId,
@@ -91,17 +114,9 @@ fn candidate(
                     pair them"
             .to_owned());
     }
-    let parts: Vec<CodePart<'_>> = (image.function_code(id).into_iter())
-        .map(|(start, file_offset, bytes)| CodePart { start, file_offset, bytes })
-        .collect();
-    let first = parts.first().ok_or("its code cannot be read")?;
-    let places = code.places(object, first.file_offset, proc).into_iter();
-    let places: Vec<ProbedPlace> = places.map(|(pid, file)| ProbedPlace { pid, file }).collect();
-    if places.is_empty() {
-        return Err(format!("the file of {} cannot be opened", image.object_name(object)));
-    }
-    let entry = image.function_entry(id).ok_or("its entry is not known")?;
-    let function = FunctionCode { entry, parts };
+    let function = code_of(image, id)?;
+    let first = function.parts.first().ok_or("its code cannot be read")?;
+    let places = places(code, object, first.file_offset, proc)?;
     let points = |ends| ProbePoints::new(&function, ends).map_err(|error| error.to_string());
     let at_instructions = points(Ends::AtInstructions);
     let (points, at_instructions) = match (ends, at_instructions) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
+//! regions    ... and regions
 //! before     probes are placed, calls are counted, and what is timed is chosen
 //! unwinding  who stands above a call -> whether its return address may be rewritten
 //! ends       how the ends of each function's calls are seen, and what that costs
@@ -21,6 +22,7 @@ mod ends;
 mod functions;
 mod guard;
 mod overhead;
+mod regions;
 mod report;
 mod status;
 mod turns;
@@ -101,7 +103,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let status = Status::new();
     status.say("reading symbols");
     // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
-    let code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
+    let mut code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
         Known::Code(code) => code,
         Known::TooMuch | Known::NotReadable => {
             let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
@@ -109,8 +111,12 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         }
     };
     status.clear();
+    crate::regions::add(&mut code.image, &report.calls, Remarks::Now)?;
     let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
-    let mut candidates = functions::wanted(&code, &wanted, config.ends, &proc)?;
+    let mut candidates = match report.calls.regions.is_empty() {
+        true => functions::wanted(&code, &wanted, config.ends, &proc)?,
+        false => regions::wanted(&code, &wanted, &proc)?,
+    };
     if config.probing.most_probes > 0 {
         candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
@@ -245,6 +251,10 @@ fn check(config: &RecordConfig, report: &ReportConfig, proc: &Proc) -> Result<()
         ),
         (request.follow, "uprobes do not take --follow: name child processes, too, with -p PID,PID"),
         (report.calls.ancestor.is_some(), "-a needs Intel PT: uprobes see only the function itself"),
+        (
+            !report.calls.regions.is_empty() && !report.calls.functions.is_empty(),
+            "-f and --region at once need Intel PT: uprobes time functions or regions; name either",
+        ),
         (
             report.flamegraph.is_some(),
             "-F needs Intel PT: uprobes see no call trees; without it they time the calls of -f",

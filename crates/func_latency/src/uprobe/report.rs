@@ -124,7 +124,8 @@ pub(super) fn write(
     costs: &EndCosts,
 ) -> Result<Exit> {
     let Seen { mut report, realtime_offset_ns, missed_switches } = seen;
-    let violations = if config.check { analyzer::check(&report) } else { Vec::new() };
+    let is_region = |id| code.image.region(id).is_some();
+    let violations = if config.check { analyzer::check_with(&report, is_region) } else { Vec::new() };
     let wanted = leave_out_uncalled(&mut report, wanted);
     let threads = code.thread_names(&Proc::host());
     let names = ImageNames::new(&code.image, config.srcline).with_threads(threads);

@@ -48,7 +48,7 @@ impl<'a> LibiptStack<'a> {
                 true
             }
             BranchKind::Return => self.uses_tip(at) || self.stack.pop_back() == Some(to.ip),
-            BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::Abort => true,
+            BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::Abort | BranchKind::RunsOn => true,
         }
     }
 

@@ -1,0 +1,55 @@
+//! From the regions of the command line to pseudo-functions of the image.
+
+use anyhow::Result;
+use image::{Image, MarkError, Query};
+use model::Mark;
+
+use crate::config::CallsConfig;
+use crate::exit::{Exit, failure, wrong_choice};
+use crate::filter::RegionSpec;
+use crate::messages;
+use crate::target::{self, Remarks};
+
+/// Adds the regions that are asked for.
+///
+/// # Errors
+/// A place is not in the code.
+pub(crate) fn add(image: &mut Image, config: &CallsConfig, remarks: Remarks) -> Result<()> {
+    for RegionSpec { name, start, end } in &config.regions {
+        let starts = marks(image, config, name, start, remarks)?;
+        let ends = if start == end { starts.clone() } else { marks(image, config, name, end, remarks)? };
+        image.add_region(name, starts, ends);
+    }
+    Ok(())
+}
+
+/// The instructions of a place.
+fn marks(
+    image: &Image,
+    config: &CallsConfig,
+    region: &str,
+    text: &str,
+    remarks: Remarks,
+) -> Result<Vec<Mark>> {
+    let query = Query { text: text.to_owned(), object: config.object.clone() };
+    let found = image.find_marks(&query).map_err(|error| match &error {
+        MarkError::Function(of_function) => {
+            let (message, choices) = target::explain(image, config, of_function);
+            wrong_choice(format!("--region {region}: {message}"), choices)
+        }
+        _ => failure(Exit::Usage, format!("--region {region}: {error}")),
+    })?;
+    if remarks == Remarks::Now {
+        if found.at.len() > 1 {
+            let at: Vec<String> =
+                found.at.iter().map(|(object, svma)| image.site_name_at(*object, *svma)).collect();
+            messages::note(format!("'{text}' is {} instructions: {}", at.len(), messages::list(&at)));
+        }
+        if found.has_semaphore {
+            messages::note(format!(
+                "'{text}' has a semaphore: most programs pass by such a probe until a tracer of probes sets that"
+            ));
+        }
+    }
+    Ok(found.at)
+}
