@@ -57,6 +57,18 @@ impl Counting {
         self.begun.last().map(|begun| Counted::between(begun, end))
     }
 
+    /// The counters now.
+    pub(crate) fn now(&self) -> Counters {
+        self.now
+    }
+
+    /// What ran since the counters were `begun`, where they were asked for; `is_away`: up to when control left
+    /// the traced code.
+    pub(crate) fn since(&self, begun: &Counters, is_away: bool) -> Option<Counted> {
+        let end = if is_away { &self.left } else { &self.now };
+        self.is_on.then(|| Counted::between(begun, end))
+    }
+
     /// What ran since control left the traced code.
     pub(crate) fn since_left(&self) -> Counted {
         Counted::between(&self.left, &self.now)

@@ -42,12 +42,13 @@ impl<'a> Thread<'a> {
 
     /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
     pub(crate) fn count_child(&mut self, end: EventTime, off_cpu_ns: u64) {
-        if self.stack.gathers_top()
+        if (self.stack.gathers_top() || !self.stack.regions.is_empty())
             && let Some((frame, below)) = self.stack.split_last()
             && let Some((child, _)) = child(&self.trees, frame, below, end, off_cpu_ns)
             && let Some(counted) = self.count_top()
         {
-            self.stack.count_child(child, &counted);
+            let depth = below.len();
+            self.stack.count_child(depth, child, &counted);
         }
     }
 
@@ -117,7 +118,7 @@ impl<'a> Thread<'a> {
             let child = Child { kind, function, space, site };
             self.stack.add_child(&mut session.places, self.stack.len(), child, total);
             if self.counting.is_on() {
-                self.stack.count_child(child, &self.counting.since_left());
+                self.stack.count_child(self.stack.len(), child, &self.counting.since_left());
             }
         }
         if is_gathered {

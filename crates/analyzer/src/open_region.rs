@@ -1,6 +1,6 @@
 //! A region that has begun and not ended.
 
-use model::Avma;
+use model::{Avma, Counters};
 
 use crate::regions::AtMark;
 use crate::running::Activation;
@@ -20,4 +20,6 @@ pub(crate) struct OpenRegion {
     pub(crate) begin: Option<Avma>,
     /// The thread's off-CPU time then.
     pub(crate) off_cpu_ns: u64,
+    /// The thread's counters then.
+    pub(crate) counters: Counters,
 }

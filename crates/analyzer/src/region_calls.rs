@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use model::{Avma, BranchKind, Target, Transfer};
 
+use crate::call_row::CallRow;
 use crate::control::Left;
 use crate::frames::Frames;
 use crate::open_region::OpenRegion;
@@ -20,6 +21,8 @@ use crate::session::Session;
 use crate::stack::{Frame, FrameKind, StartDoubt};
 use crate::status::{Cut, CutCause, Status};
 use crate::thread::{Ending, Thread};
+use crate::tree::Node;
+use crate::work::Work;
 
 /// The frame that a region would have if it was a function, in the frame that it is in.
 fn as_frame(open: &OpenRegion, frame: &Frame) -> Frame {
@@ -120,7 +123,8 @@ impl<'a> Thread<'a> {
         let first = self.trees.len();
         self.enter_wanted(session, mark.wanted, false, &mut activation);
         let off_cpu_ns = self.off_cpu.total_ns();
-        self.stack.regions.push(OpenRegion { frame, first, activation, mark, begin, off_cpu_ns });
+        let counters = self.counting.now();
+        self.stack.regions.push(OpenRegion { frame, first, activation, mark, begin, off_cpu_ns, counters });
     }
 
     /// The frame on top ends, and so do its regions: one that ends where control goes then is complete.
@@ -147,12 +151,14 @@ impl<'a> Thread<'a> {
         }
         let Some(frame) = self.stack.get(open.frame).map(|frame| as_frame(&open, frame)) else { return };
         let activation = open.activation;
+        let counted = self.counting.since(&open.counters, self.control.away.is_some());
         let row = self.row(session, &frame, &activation, end);
+        let row = CallRow { counted: counted.filter(|_| end.status.counted()), ..row };
         let later = self.stack.regions.iter().skip(at).filter(|later| later.activation.has_tree).count();
         let root = activation.has_tree.then(|| self.root(session, &frame, end));
         let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
         let around = open.frame + usize::from(open.begin.is_some());
-        let tree = root.map(|(first, root)| (first, root, later));
+        let tree = root.map(|(first, root)| (first, Node { work: counted.map(Work::from), ..root }, later));
         self.hand_over(session, wanted, (row, off_cpu_ns), tree, (&activation, around));
         if activation.has_tree {
             self.trees.close(later);

@@ -317,17 +317,25 @@ impl Stack {
 
     #[inline(never)]
     fn add_to_regions(&mut self, places: &mut ChildPlaces, depth: usize, child: Child, total: RunningTotal) {
-        let Some(owner) = self.owner(depth) else { return };
-        let regions = self.regions.iter_mut().rev().take_while(|region| region.frame >= owner);
-        for region in regions.filter(|region| region.frame == owner) {
-            region.activation.children.add(places, child, total);
-        }
+        self.regions_of(depth).for_each(|region| region.children.add(places, child, total));
     }
 
-    /// A child of the innermost activation has executed this.
-    pub(crate) fn count_child(&mut self, child: Child, counted: &Counted) {
-        if let Some(activation) = self.activations.last_mut() {
+    /// What the regions of the innermost of the first `depth` frames gather.
+    fn regions_of(&mut self, depth: usize) -> impl Iterator<Item = &mut Activation> {
+        let owner = self.owner(depth);
+        let regions = self.regions.iter_mut().rev().take_while(move |region| Some(region.frame) >= owner);
+        regions.filter(move |region| Some(region.frame) == owner).map(|region| &mut region.activation)
+    }
+
+    /// A child of the calls and regions that [`Self::add_child`] names has executed this.
+    pub(crate) fn count_child(&mut self, depth: usize, child: Child, counted: &Counted) {
+        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
+            && let Some(activation) = self.activations.last_mut()
+        {
             activation.counted.entry(child).or_default().add(counted);
+        }
+        if !self.regions.is_empty() {
+            self.regions_of(depth).for_each(|region| region.counted.entry(child).or_default().add(counted));
         }
     }
 }

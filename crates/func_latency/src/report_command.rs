@@ -66,9 +66,7 @@ fn report(
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
     let mut rows = match &config.rows {
-        Some(target) if !calls.is_of_all() => {
-            Some(RowsWriter::new(target, &names).with_counters(counters))
-        }
+        Some(target) if !calls.is_of_all() => Some(RowsWriter::new(target, &names).with_counters(counters)),
         _ => None,
     };
     let mut wants = TreesWanted::of(config, &request);
