@@ -18,6 +18,7 @@
 mod apx;
 mod block;
 mod clock;
+mod disassembly;
 mod effects;
 mod errata;
 mod flow;
@@ -53,6 +54,7 @@ use model::{
     FunctionSet, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
+pub use disassembly::{Disassembled, disassemble};
 use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
@@ -124,6 +126,8 @@ pub struct Context<'a> {
     pub all_branches: bool,
     /// The functions that the sink asks about, see [`EventSink::asks_about`].
     pub asks_about: Option<&'a FunctionSet>,
+    /// The functions of which every taken branch is emitted, see [`EventSink::takes_jumps_of`].
+    pub jumps_of: Option<&'a FunctionSet>,
 }
 
 impl<'a> Context<'a> {
@@ -135,7 +139,15 @@ impl<'a> Context<'a> {
         image: &'a (impl CodeSource + FunctionLookup),
         all_branches: bool,
     ) -> Self {
-        Self { recording, schedule, code: image, functions: image, all_branches, asks_about: None }
+        Self {
+            recording,
+            schedule,
+            code: image,
+            functions: image,
+            all_branches,
+            asks_about: None,
+            jumps_of: None,
+        }
     }
 
     /// The instruction at `ip`, which control reached.
@@ -144,10 +156,11 @@ impl<'a> Context<'a> {
         Target { ip, function: id, at_entry }
     }
 
-    /// A branch is emitted, unless it is a jump inside of a function that nobody asked for.
-    pub(crate) fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
+    /// A branch is emitted, unless it is a jump inside of a function whose jumps the sink did not ask for.
+    #[must_use]
+    pub fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
         let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
-        !is_jump || from != to || self.all_branches
+        !is_jump || from != to || self.all_branches || self.jumps_of.is_some_and(|of| of.contains(from))
     }
 
     /// Somebody asks about the function.
@@ -191,7 +204,8 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let all_branches = options.all_branches;
-    let context = Context { recording, schedule, code, functions, all_branches, asks_about: None };
+    let context =
+        Context { recording, schedule, code, functions, all_branches, asks_about: None, jumps_of: None };
     decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 
@@ -217,7 +231,8 @@ pub fn decode_digested<G: Digester>(
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> Decoded {
     let asks_about = sink.asks_about().filter(|_| !context.all_branches);
-    let context = Context { asks_about: asks_about.as_ref(), ..*context };
+    let jumps_of = sink.takes_jumps_of();
+    let context = Context { asks_about: asks_about.as_ref(), jumps_of: jumps_of.as_ref(), ..*context };
     let stats = join::run(&context, &*decoder, options, progress, digester, sink);
     Decoded { stats, diagnosis: decoder.diagnosis() }
 }
