@@ -55,6 +55,9 @@ impl<'a> Thread<'a> {
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
+            if let Some(code) = &mut session.code {
+                activation.code.end_paused(&mut code.places);
+            }
             if let Some(open) = self.entered.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
@@ -67,6 +70,7 @@ impl<'a> Thread<'a> {
             below.passed.add_all(&activation.passed);
         }
         activation.children.clear();
+        activation.code.clear();
         activation.passed.clear();
         activation.waiting.clear();
         let has_tree = activation.has_tree;
@@ -88,17 +92,17 @@ impl<'a> Thread<'a> {
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root)| self.trees.tree(first, root, callers));
-        let children = activation.children.all();
+        let (children, code) = (activation.children.all(), activation.code.spans.all());
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
-        let ended = EndedCall { row: &row, children, off_cpu_ns };
+        let ended = EndedCall { row: &row, children, code, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
             _ if activation.reported => (), // whether the ancestor was below the whole call is not known
             None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
-                    let (children, tree) = (children.to_vec(), tree.cloned());
-                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, tree });
+                    let (children, code, tree) = (children.to_vec(), code.to_vec(), tree.cloned());
+                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, code, tree });
                 }
             }
             Some((_, None)) => (),

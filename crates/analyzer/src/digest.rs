@@ -68,7 +68,7 @@ pub(crate) struct DigestedRun {
     open: Sparse<Open>,
     calls: Aggregate<Child>,
     /// Of the frame that made the calls; none of them is known to be of its own function.
-    children: RunningSums,
+    children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
     passed: Passed,
     outer_sites: OuterSites,
@@ -87,7 +87,8 @@ impl<'a> RunDigester<'a> {
     /// `None` if somebody takes each call in its turn, or its ancestor decides.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
-        let in_turn = session.rows.is_some() || session.trees.is_some() || request.rows;
+        let in_turn =
+            session.rows.is_some() || session.trees.is_some() || session.code.is_some() || request.rows;
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();

@@ -60,9 +60,11 @@ pub mod modes;
 mod off_cpu;
 mod off_cpu_causes;
 mod open_calls;
+mod own_code;
 mod passed;
 mod place;
 mod probed;
+mod ran;
 pub mod report;
 pub mod request;
 mod row_children;
@@ -98,6 +100,7 @@ pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
+pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
 pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;
 pub use report::{

@@ -73,7 +73,10 @@ impl<'a> Thread<'a> {
         event: &TraceEvent,
     ) -> Vec<(SpaceId, TraceEvent)> {
         let Some(undecided) = &mut self.undecided else {
-            self.step(session, space, event);
+            match session.code.is_some() {
+                true => self.step::<true>(session, space, event),
+                false => self.step::<false>(session, space, event),
+            }
             return Vec::new();
         };
         let mut verdict = undecided.look(session, &self.stack, space, event);

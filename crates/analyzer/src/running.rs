@@ -4,6 +4,7 @@ use model::{AuxOffset, Cpu, EventTime};
 
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
+use crate::own_code::{CodeSpan, RunningCode};
 use crate::passed::Passed;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
@@ -27,7 +28,9 @@ pub(crate) struct Activation {
     pub(crate) at: AuxOffset,
     /// Its frame has only the estimate.
     pub(crate) start: EventTime,
-    pub(crate) children: RunningSums,
+    pub(crate) children: RunningSums<Child>,
+    /// Of its own code, if that is asked for.
+    pub(crate) code: RunningCode,
     /// What came and went above it out of sight.
     pub(crate) passed: Passed,
     /// Calls that wait for this ancestor's latency.
@@ -49,12 +52,13 @@ pub(crate) struct WaitingCall {
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
     pub(crate) children: Vec<(Child, RunningTotal)>,
+    pub(crate) code: Vec<(CodeSpan, RunningTotal)>,
     pub(crate) tree: Option<CallTree>,
 }
 
 impl WaitingCall {
     pub(crate) fn ended(&self) -> EndedCall<'_> {
-        EndedCall { row: &self.row, children: &self.children, off_cpu_ns: self.off_cpu_ns }
+        EndedCall { row: &self.row, children: &self.children, code: &self.code, off_cpu_ns: self.off_cpu_ns }
     }
 }
 
@@ -62,6 +66,7 @@ impl WaitingCall {
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
     pub(crate) children: &'c [(Child, RunningTotal)],
+    pub(crate) code: &'c [(CodeSpan, RunningTotal)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }

@@ -14,6 +14,7 @@ use crate::frames::{Frames, Notice};
 use crate::gatherer::Gatherer;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
+use crate::own_code::Going;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
 use crate::status::{Cut, CutCause, Status};
@@ -39,6 +40,8 @@ pub(crate) struct Thread<'a> {
     /// What cuts the frames that end now.
     pub(crate) cut_by: Option<Cut>,
     pub(crate) trees: Gatherer,
+    /// The straight code that runs, if that is asked for.
+    pub(crate) going: Option<Going>,
 }
 
 /// How a frame ends.
@@ -69,11 +72,15 @@ impl<'a> Thread<'a> {
             entered: Entered::default(),
             cut_by: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
+            going: None,
         }
     }
 
     /// The next events, all in one space.
     pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, mut events: &[TraceEvent]) {
+        if session.code.is_some() {
+            return events.iter().for_each(|event| self.event::<true>(session, space, event));
+        }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
             events = after;
@@ -81,13 +88,14 @@ impl<'a> Thread<'a> {
                 [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {
                     events = rest;
                 }
-                _ => self.event(session, space, event),
+                _ => self.event::<false>(session, space, event),
             }
         }
     }
 
+    /// The next event. `CODE`: the function's own code is asked for.
     #[inline]
-    fn event(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+    fn event<const CODE: bool>(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
         // After its death there is nothing of a thread, even where the estimate is before the next one's
         // birth.
         while let Some((&(died, reborn), later)) = self.window.dead.split_first()
@@ -102,17 +110,29 @@ impl<'a> Thread<'a> {
         if self.undecided.is_some() {
             self.look_ahead(session, space, event);
         } else {
-            self.step(session, space, event);
+            self.step::<CODE>(session, space, event);
         }
     }
 
     /// The next event that is acted upon.  What most of them do is no more than a call of this would cost.
     #[inline(always)]
-    pub(crate) fn step(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+    pub(crate) fn step<const CODE: bool>(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+    ) {
         match event {
             TraceEvent::Branch(branch) => {
+                let since = self.clocks();
                 self.reaches(space, branch);
+                if CODE {
+                    self.ran(session, since, &branch.transfer);
+                }
                 self.transfer(session, &branch.transfer);
+                if CODE {
+                    self.came_to(session, &branch.transfer);
+                }
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),
         }
@@ -154,6 +174,7 @@ impl<'a> Thread<'a> {
         }
         self.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
+        self.going = None;
         (self.control.base_known, self.control.is_new) = (false, false);
         self.now = gap.to;
     }
@@ -184,6 +205,7 @@ impl<'a> Thread<'a> {
         let control = &mut self.control;
         (control.left, control.away, control.interrupted_at) = (None, None, None);
         control.base_known = true;
+        self.going = None;
         self.entered.ghosts = Default::default();
         self.certainty.restart();
     }

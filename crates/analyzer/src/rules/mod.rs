@@ -19,6 +19,7 @@ mod landings;
 mod ledger;
 mod modes;
 mod open_calls;
+mod own_code;
 mod script;
 mod signals;
 mod tails;
