@@ -17,7 +17,7 @@ use crate::filter::{Ancestor, CandidateNumber, NsRange, TidRange, TimeWindow};
 use crate::render::json;
 
 pub use command::{command, completed, parse};
-pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
+pub use explain::{AnnotateArgs, DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
 pub use record::RecordArgs;
@@ -63,6 +63,8 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
     Modes(Box<ModesArgs>),
+    /// List the lines of a function, with how often each was executed and how long it took
+    Annotate(Box<AnnotateArgs>),
     /// Say what makes the calls of a function take longer in recording B than in A
     Diff(Box<DiffArgs>),
     /// Print what is in a recording, one line each
@@ -174,6 +176,10 @@ pub struct QueryArgs {
     #[arg(short = 'U', long, alias = "unfold_gathered_line")]
     #[arg(help_heading = REPORT)]
     pub unfold: bool,
+    /// List the function's code blocks, too: its own time from each call to the next
+    #[arg(short = 'c', long = "code_block", alias = "code-block", conflicts_with = "check")]
+    #[arg(help_heading = REPORT)]
+    pub code_block: bool,
     /// Form of the report.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
     #[arg(help_heading = REPORT)]

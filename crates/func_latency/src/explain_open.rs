@@ -52,6 +52,7 @@ pub(crate) fn explain(
         srcline: false,
         unfold: false,
         table_rows: RowLimit::ALL,
+        code_blocks: &[],
     };
     let mut out = BufWriter::new(stdout().lock());
     let written = match format {

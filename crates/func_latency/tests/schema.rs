@@ -143,7 +143,7 @@ fn what_the_commands_write_fits_the_schema() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &BUILD_ID);
     let schema = Schema::open();
-    let commands: [(&[&str], &str); 8] = [
+    let commands: [(&[&str], &str); 11] = [
         (&["report", "-f", "f", "--rows", "calls.jsonl"], "func_latency/3"),
         (&["report", "-f", "outer"], "func_latency/3"),
         (&["top"], "func_latency_top/1"),
@@ -151,6 +151,9 @@ fn what_the_commands_write_fits_the_schema() {
         (&["explain", "-f", "f"], "func_latency_explain/1"),
         (&["explain", "-f", "outer"], "func_latency_explain/1"),
         (&["modes", "-f", "f"], "func_latency_modes/1"),
+        (&["report", "-c", "-f", "f"], "func_latency/3"),
+        (&["annotate", "-f", "f"], "func_latency.annotate/1"),
+        (&["annotate", "-f", "f", "--slow", "p99"], "func_latency.annotate/1"),
         (&["diff", "perf.data", "perf.data", "-f", "f"], "func_latency_diff/1"),
     ];
     for (words, name) in commands {

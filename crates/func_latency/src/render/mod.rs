@@ -1,5 +1,7 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod annotate;
+pub(crate) mod code_blocks;
 pub mod diff;
 pub mod explain;
 pub mod graph;
@@ -23,8 +25,8 @@ mod tree_lines;
 pub mod units;
 mod wrappers;
 
-use analyzer::Report;
-use model::ClockOffsets;
+use analyzer::{OwnCode, Report};
+use model::{ClockOffsets, FunctionId};
 
 pub use names::Names;
 use row_limit::RowLimit;
@@ -59,6 +61,8 @@ pub struct View<'a> {
     pub unfold: bool,
     /// Which rows of the text's tables are printed.
     pub table_rows: RowLimit,
+    /// The code blocks of functions; of none, if they were not asked for.
+    pub code_blocks: &'a [(FunctionId, OwnCode)],
 }
 
 /// [`View::decoder`] of calls that probes have timed.
@@ -73,6 +77,11 @@ impl View<'_> {
     /// A value that follows from times; `None`: no time is known.
     pub(crate) fn timed<T>(&self, value: T) -> Option<T> {
         self.report.trace.no_times.is_none().then_some(value)
+    }
+
+    /// The code blocks of a function, if they were asked for.
+    pub(crate) fn code_blocks_of(&self, function: FunctionId) -> Option<&OwnCode> {
+        self.code_blocks.iter().find(|(id, _)| *id == function).map(|(_, code)| code)
     }
 
     /// Inlined instances of the function with this index.

@@ -145,6 +145,7 @@ pub(super) fn write(
         srcline: config.srcline,
         unfold: config.unfold,
         table_rows: config.table_rows,
+        code_blocks: &[],
     };
     rows.and(write_report(config, &view, &[]))?;
     if config.explain {

@@ -242,5 +242,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         srcline: false,
         unfold: false,
         table_rows: RowLimit::default(),
+        code_blocks: &[],
     }
 }

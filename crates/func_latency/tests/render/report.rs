@@ -351,5 +351,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         srcline: false,
         unfold: false,
         table_rows: RowLimit::default(),
+        code_blocks: &[],
     }
 }
