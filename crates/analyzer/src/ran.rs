@@ -64,10 +64,10 @@ impl<'a> Thread<'a> {
     /// The frames are those of the code that control came to.
     pub(crate) fn came_to(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
         let (to, begin) = match *transfer {
-            Transfer::Branch { to, kind: BranchKind::Return, .. } | Transfer::Start { to, .. } => {
-                (to, CodeBegin::Return)
-            }
-            Transfer::Branch { to, .. } if to.at_entry => (to, CodeBegin::Entry),
+            Transfer::Branch { to, kind: BranchKind::Return, .. } => (to, CodeBegin::Return),
+            // Also where tracing begins: a call from outside of an IP filter.
+            Transfer::Branch { to, .. } | Transfer::Start { to, .. } if to.at_entry => (to, CodeBegin::Entry),
+            Transfer::Start { to, .. } => (to, CodeBegin::Return),
             Transfer::Branch { to, .. } => (to, CodeBegin::Jump),
             Transfer::End { .. } => return,
         };
