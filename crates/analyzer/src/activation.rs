@@ -68,6 +68,9 @@ impl<'a> Thread<'a> {
             self.end_ancestor(session, &mut activation, &frame, end);
         }
         if let Some(wanted) = activation.wanted {
+            if let Some(code) = &mut session.code {
+                activation.code.end_paused(&mut code.places);
+            }
             if let Some(open) = self.entered.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
@@ -104,18 +107,27 @@ impl<'a> Thread<'a> {
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root, later)| self.trees.tree(first, root, later, callers));
-        let children = activation.children.all();
+        let (children, code) = (activation.children.all(), activation.code.spans.all());
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
         let counted = &activation.counted;
-        let ended = EndedCall { row: &row, children, counted, off_cpu_ns };
+        let ended = EndedCall { row: &row, children, counted, code, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
             _ if activation.reported => (), // whether the ancestor was below the whole call is not known
             None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
-                    let (children, counted, tree) = (children.to_vec(), counted.clone(), tree.cloned());
-                    below.waiting.push(WaitingCall { wanted, row, off_cpu_ns, children, counted, tree });
+                    let (children, counted, code) = (children.to_vec(), counted.clone(), code.to_vec());
+                    let tree = tree.cloned();
+                    below.waiting.push(WaitingCall {
+                        wanted,
+                        row,
+                        off_cpu_ns,
+                        children,
+                        counted,
+                        code,
+                        tree,
+                    });
                 }
             }
             Some((_, None)) => (),

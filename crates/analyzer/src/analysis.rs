@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::call_row::RowSink;
 use crate::digest::{DigestedRuns, RunDigester};
+use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::session::Session;
@@ -75,6 +76,14 @@ impl<'a> Analysis<'a> {
         self
     }
 
+    /// The same, which follows calls through their functions' own code: for [`Self::finish_with_code`].
+    #[must_use]
+    pub fn with_code(mut self, request: CodeRequest<'a>) -> Self {
+        let functions = self.session.calls.request().functions.len();
+        self.session.code = Some(CodeSums::new(request, functions));
+        self
+    }
+
     /// Who does its work on calls that are whole in a stretch, on the decoder's workers; `None` where
     /// somebody wants each of them, in order.
     #[must_use]
@@ -93,6 +102,13 @@ impl<'a> Analysis<'a> {
     /// Everything was seen: closes what is open and does the sums.
     #[must_use]
     pub fn finish(self) -> Report {
+        self.finish_with_code().0
+    }
+
+    /// [`Self::finish`], and what calls did in their functions' own code, by wanted function and group; empty
+    /// unless that was asked for ([`Self::with_code`]).
+    #[must_use]
+    pub fn finish_with_code(self) -> (Report, Vec<Vec<OwnCode>>) {
         let Self { mut session, threads, events, .. } = self;
         let mut threads: Vec<Thread<'a>> = threads.into_values().flatten().collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
@@ -109,7 +125,8 @@ impl<'a> Analysis<'a> {
         let mut functions =
             session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale, None);
         session.causes.finish(&mut functions);
-        Report {
+        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
+        let report = Report {
             trace: TraceSummary {
                 window: (window.0, end),
                 span_ns,
@@ -121,7 +138,8 @@ impl<'a> Analysis<'a> {
             functions,
             loss,
             limits: session.limits,
-        }
+        };
+        (report, code.unwrap_or_default())
     }
 }
 
@@ -133,6 +151,12 @@ pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
 impl EventSink for Analysis<'_> {
     fn asks_about(&self) -> Option<FunctionSet> {
         self.session.asks_about()
+    }
+
+    fn takes_jumps_of(&self) -> Option<FunctionSet> {
+        let needs_jumps = |code: &CodeSums<'_>| code.detail() == CodeDetail::Instructions;
+        let is_asked = self.session.code.as_ref().is_some_and(needs_jumps);
+        is_asked.then(|| self.session.calls.request().functions.iter().copied().collect())
     }
 
     fn overflows(&mut self, owner: AuxOwner, count: u64) {

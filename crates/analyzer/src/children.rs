@@ -51,9 +51,29 @@ pub(crate) struct Child {
     pub(crate) site: MaybeIp,
 }
 
-/// What the children took of a call that is running, as they ended.  One may be there more than once.
-#[derive(Debug, Default)]
-pub(crate) struct RunningSums(Vec<(Child, RunningTotal)>);
+/// What [`RunningSums`] are of.
+pub(crate) trait Keyed: Copy + Ord {
+    /// Two numbers that most keys differ in.
+    fn spread(&self) -> (u64, u64);
+}
+
+impl Keyed for Child {
+    #[inline(always)]
+    fn spread(&self) -> (u64, u64) {
+        (self.site.get().unwrap_or_default().0, self.function.0.into())
+    }
+}
+
+/// What the children took of a call that is running, as they ended, or its own code as it ran.  One may be
+/// there more than once.
+#[derive(Debug)]
+pub(crate) struct RunningSums<K>(Vec<(K, RunningTotal)>);
+
+impl<K> Default for RunningSums<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
 
 /// Where in [`RunningSums`] a child stands, by a hash. It says so of whichever call the child was in last:
 /// who goes by it looks whether it is there.
@@ -69,16 +89,16 @@ impl ChildPlaces {
     const LEN: usize = 1 << 10;
 
     #[inline(always)]
-    fn of(&mut self, child: Child) -> &mut u32 {
-        let hash = FxBuildHasher.hash_one((child.site, child.function.0));
+    fn of(&mut self, key: &impl Keyed) -> &mut u32 {
+        let hash = FxBuildHasher.hash_one(key.spread());
         &mut self.0[hash as usize % Self::LEN]
     }
 }
 
-impl RunningSums {
+impl<K: Keyed> RunningSums<K> {
     #[inline(always)]
-    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: Child, total: RunningTotal) {
-        let place = places.of(child);
+    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: K, total: RunningTotal) {
+        let place = places.of(&child);
         match self.0.get_mut(*place as usize) {
             Some((known, sum)) if *known == child => sum.add(total),
             _ => {
@@ -99,7 +119,7 @@ impl RunningSums {
         self.0.reserve(self.0.len());
     }
 
-    pub(crate) fn all(&self) -> &[(Child, RunningTotal)] {
+    pub(crate) fn all(&self) -> &[(K, RunningTotal)] {
         &self.0
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct DigestedRun {
     open: Sparse<Open>,
     calls: Aggregate<Child>,
     /// Of the frame that made the calls; none of them is known to be of its own function.
-    children: RunningSums,
+    children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
     passed: Passed,
     outer_sites: OuterSites,
@@ -88,7 +88,7 @@ impl<'a> RunDigester<'a> {
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
         let takes_calls = session.rows.is_some() || session.trees.is_some() || request.rows;
-        let in_turn = takes_calls || session.counts || !session.regions.is_empty();
+        let in_turn = takes_calls || session.counts || session.code.is_some() || !session.regions.is_empty();
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();

@@ -28,8 +28,11 @@ impl<'a> Thread<'a> {
     #[inline(never)]
     fn add_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
         if let Some((frame, below)) = self.stack.split_last()
-            && let Some((child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
+            && let Some((mut child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
+            if frame.kind.is_mark() && session.places_interrupts() {
+                child.site = frame.site;
+            }
             let depth = below.len();
             self.stack.add_child(&mut session.places, depth, child, total);
         }
@@ -104,7 +107,8 @@ impl<'a> Thread<'a> {
         let (kind, site) = if entry.syscall {
             (ChildKind::Syscall, entry.from.ip.into())
         } else {
-            (ChildKind::Interrupt, MaybeIp::UNKNOWN)
+            let site = session.places_interrupts().then_some(entry.from.ip);
+            (ChildKind::Interrupt, site.map_or(MaybeIp::UNKNOWN, MaybeIp::from))
         };
         let (since, off_cpu_ns) = entry.since;
         let sum_ns = self.now.point.since(since.point);

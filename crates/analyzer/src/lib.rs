@@ -68,9 +68,11 @@ mod off_cpu;
 mod off_cpu_causes;
 mod open_calls;
 mod open_region;
+mod own_code;
 mod passed;
 mod place;
 mod probed;
+mod ran;
 mod region_calls;
 mod regions;
 pub mod report;
@@ -113,6 +115,7 @@ pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
+pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
 pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;
 pub use report::{

@@ -70,7 +70,10 @@ impl<'a> Thread<'a> {
             if let Some(counters) = &next.counters {
                 self.counting.reach(&next.event, **counters);
             }
-            self.step(session, next.space, &next.event);
+            match session.code.is_some() {
+                true => self.step::<true>(session, next.space, &next.event),
+                false => self.step::<false>(session, next.space, &next.event),
+            }
             return Vec::new();
         };
         let mut verdict = undecided.look(session, &self.stack, next.space, &next.event);

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::counted::Counted;
+use crate::own_code::{CodeSpan, RunningCode};
 use crate::passed::Passed;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
@@ -32,9 +33,11 @@ pub(crate) struct Activation {
     pub(crate) at: AuxOffset,
     /// Its frame has only the estimate.
     pub(crate) start: EventTime,
-    pub(crate) children: RunningSums,
+    pub(crate) children: RunningSums<Child>,
     /// What its children executed, where counters were asked for.
     pub(crate) counted: CountedChildren,
+    /// Of its own code, if that is asked for.
+    pub(crate) code: RunningCode,
     /// What came and went above it out of sight.
     pub(crate) passed: Passed,
     /// Calls that wait for this ancestor's latency.
@@ -57,13 +60,14 @@ pub(crate) struct WaitingCall {
     pub(crate) off_cpu_ns: (u64, u64),
     pub(crate) children: Vec<(Child, RunningTotal)>,
     pub(crate) counted: CountedChildren,
+    pub(crate) code: Vec<(CodeSpan, RunningTotal)>,
     pub(crate) tree: Option<CallTree>,
 }
 
 impl WaitingCall {
     pub(crate) fn ended(&self) -> EndedCall<'_> {
-        let Self { row, children, counted, off_cpu_ns, .. } = self;
-        EndedCall { row, children, counted, off_cpu_ns: *off_cpu_ns }
+        let Self { row, children, counted, code, off_cpu_ns, .. } = self;
+        EndedCall { row, children, counted, code, off_cpu_ns: *off_cpu_ns }
     }
 }
 
@@ -72,6 +76,7 @@ pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
     pub(crate) children: &'c [(Child, RunningTotal)],
     pub(crate) counted: &'c CountedChildren,
+    pub(crate) code: &'c [(CodeSpan, RunningTotal)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
 }

@@ -10,6 +10,7 @@ use crate::call_row::RowSink;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
+use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
 use crate::report::Limits;
 use crate::request::{Ancestor, Request, Roles, Surroundings};
@@ -42,6 +43,8 @@ pub(crate) struct Session<'a> {
     pub(crate) min_node_ns: u64,
     /// They come with the functions around their calls.
     pub(crate) with_callers: bool,
+    /// What calls do in their functions' own code, if that is asked for.
+    pub(crate) code: Option<CodeSums<'a>>,
     /// Who takes rows.
     pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
     /// Where children of running calls stand.
@@ -84,6 +87,7 @@ impl<'a> Session<'a> {
             trees: None,
             min_node_ns: 0,
             with_callers: false,
+            code: None,
             rows: None,
             places: ChildPlaces::default(),
             spare: Vec::new(),
@@ -110,13 +114,14 @@ impl<'a> Session<'a> {
     pub(crate) fn call(
         &mut self,
         wanted: u32,
-        EndedCall { row, children, counted, off_cpu_ns }: &EndedCall<'_>,
+        EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
         let is_reported = self.calls.add(wanted, row, children, |child| self.map.name(child));
         if is_reported {
             self.calls.count(wanted, row, counted);
             self.causes.add(wanted, row, *off_cpu_ns);
+            self.code.iter_mut().for_each(|sums| sums.add(wanted, row, children, code));
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
@@ -139,6 +144,11 @@ impl<'a> Session<'a> {
         if let (Some((sink, _)), Some(tree)) = (&mut self.trees, tree) {
             sink.resumed(ended.row, tree);
         }
+    }
+
+    /// Interrupts are told apart by the place that they interrupt.
+    pub(crate) fn places_interrupts(&self) -> bool {
+        self.code.as_ref().is_some_and(|code| code.detail() == CodeDetail::Instructions)
     }
 
     /// The process of a thread, if the recording tells.
@@ -171,6 +181,7 @@ impl<'a> Session<'a> {
     /// Empties an activation that has ended, and keeps it for another one.
     pub(crate) fn recycle(&mut self, mut activation: Activation) {
         activation.children.clear();
+        activation.code.clear();
         activation.counted.clear();
         activation.passed.clear();
         activation.waiting.clear();

@@ -18,6 +18,7 @@ use crate::gatherer::Gatherer;
 use crate::held::Held;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
+use crate::own_code::Going;
 use crate::regions::AtMark;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
@@ -50,6 +51,8 @@ pub(crate) struct Thread<'a> {
     /// With this number of frames the next one is opened with care: at the depth that is followed, and always
     /// where counters were asked for.
     care_from: usize,
+    /// The straight code that runs, if that is asked for.
+    pub(crate) going: Option<Going>,
 }
 
 /// How a frame ends.
@@ -83,11 +86,15 @@ impl<'a> Thread<'a> {
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
             counting: Counting::new(session.counts),
             care_from: if session.counts { 0 } else { DEPTH_MAX },
+            going: None,
         }
     }
 
     /// The next events, all in one space.
     pub(crate) fn events(&mut self, session: &mut Session<'a>, space: SpaceId, mut events: &[TraceEvent]) {
+        if session.code.is_some() {
+            return events.iter().for_each(|event| self.event::<true>(session, space, event, None));
+        }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
             events = after;
@@ -95,7 +102,7 @@ impl<'a> Thread<'a> {
                 [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {
                     events = rest;
                 }
-                _ => self.event(session, space, event, None),
+                _ => self.event::<false>(session, space, event, None),
             }
         }
     }
@@ -109,12 +116,16 @@ impl<'a> Thread<'a> {
         counters: &[Counters],
     ) {
         for (event, counters) in events.iter().zip(counters) {
-            self.event(session, space, event, Some(counters));
+            match session.code.is_some() {
+                true => self.event::<true>(session, space, event, Some(counters)),
+                false => self.event::<false>(session, space, event, Some(counters)),
+            }
         }
     }
 
+    /// The next event. `CODE`: the function's own code is asked for.
     #[inline(always)]
-    fn event(
+    fn event<const CODE: bool>(
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
@@ -138,20 +149,33 @@ impl<'a> Thread<'a> {
             if let Some(counters) = counters {
                 self.counting.reach(event, *counters);
             }
-            self.step(session, space, event);
+            self.step::<CODE>(session, space, event);
         }
     }
 
     /// The next event that is acted upon.  What most of them do is no more than a call of this would cost.
     #[inline(always)]
-    pub(crate) fn step(&mut self, session: &mut Session<'a>, space: SpaceId, event: &TraceEvent) {
+    pub(crate) fn step<const CODE: bool>(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+    ) {
         match event {
             TraceEvent::Branch(branch) => {
+                let since = self.clocks();
                 self.reaches(space, branch);
-                if session.regions.is_empty() {
-                    return self.transfer(session, &branch.transfer);
+                if CODE {
+                    self.ran(session, since, &branch.transfer);
                 }
-                self.transfer_past_marks(session, &branch.transfer);
+                if session.regions.is_empty() {
+                    self.transfer(session, &branch.transfer);
+                } else {
+                    self.transfer_past_marks(session, &branch.transfer);
+                }
+                if CODE {
+                    self.came_to(session, &branch.transfer);
+                }
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),
         }
@@ -206,6 +230,7 @@ impl<'a> Thread<'a> {
         }
         self.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
+        self.going = None;
         (self.control.base_known, self.control.is_new) = (false, false);
         self.now = gap.to;
     }
@@ -236,6 +261,7 @@ impl<'a> Thread<'a> {
         let control = &mut self.control;
         (control.left, control.away, control.interrupted_at) = (None, None, None);
         control.base_known = true;
+        self.going = None;
         self.entered.ghosts = Default::default();
         self.certainty.restart();
     }

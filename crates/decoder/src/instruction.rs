@@ -44,6 +44,11 @@ impl<'a> Instructions<'a> {
         Ok(Decoded { ip: Avma(ip), len, terminator: terminator_of(&self.instruction) })
     }
 
+    /// The one that was given last, as the disassembler has it; invalid if it does not know it.
+    pub(crate) fn last(&self) -> &Instruction {
+        &self.instruction
+    }
+
     /// The next one, which the disassembler does not know.
     #[cold]
     fn next_of_apx(&mut self, position: usize, ip: u64) -> Result<Decoded, Undecoded> {

@@ -18,6 +18,7 @@
 mod apx;
 mod block;
 mod clock;
+mod disassembly;
 mod effects;
 mod errata;
 mod flow;
@@ -54,6 +55,7 @@ use model::{
     FunctionSet, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
+pub use disassembly::{Disassembled, disassemble};
 use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
@@ -127,6 +129,8 @@ pub struct Context<'a> {
     pub asks_about: Option<&'a FunctionSet>,
     /// The sink takes counters, see [`EventSink::wants_counters`].
     pub counts: bool,
+    /// The functions of which every taken branch is emitted, see [`EventSink::takes_jumps_of`].
+    pub jumps_of: Option<&'a FunctionSet>,
 }
 
 impl<'a> Context<'a> {
@@ -146,6 +150,7 @@ impl<'a> Context<'a> {
             all_branches,
             asks_about: None,
             counts: false,
+            jumps_of: None,
         }
     }
 
@@ -155,10 +160,11 @@ impl<'a> Context<'a> {
         Target { ip, function: id, at_entry }
     }
 
-    /// A branch is emitted, unless it is a jump inside of a function that nobody asked for.
-    pub(crate) fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
+    /// A branch is emitted, unless it is a jump inside of a function whose jumps the sink did not ask for.
+    #[must_use]
+    pub fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
         let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
-        !is_jump || from != to || self.all_branches
+        !is_jump || from != to || self.all_branches || self.jumps_of.is_some_and(|of| of.contains(from))
     }
 
     /// Somebody asks about the function.
@@ -202,8 +208,16 @@ pub fn decode(
     sink: &mut dyn EventSink,
 ) -> DecodeStats {
     let all_branches = options.all_branches;
-    let asks_about = None;
-    let context = Context { recording, schedule, code, functions, all_branches, asks_about, counts: false };
+    let context = Context {
+        recording,
+        schedule,
+        code,
+        functions,
+        all_branches,
+        asks_about: None,
+        counts: false,
+        jumps_of: None,
+    };
     decode_with(Box::new(OwnDecoder::default()), &context, options, progress, sink).stats
 }
 
@@ -229,8 +243,9 @@ pub fn decode_digested<G: Digester>(
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> Decoded {
     let asks_about = sink.asks_about().filter(|_| !context.all_branches);
-    let counts = sink.wants_counters();
-    let context = Context { asks_about: asks_about.as_ref(), counts, ..*context };
+    let (jumps_of, counts) = (sink.takes_jumps_of(), sink.wants_counters());
+    let (asks_about, jumps_of) = (asks_about.as_ref(), jumps_of.as_ref());
+    let context = Context { asks_about, jumps_of, counts, ..*context };
     let digester = digester.filter(|_| !counts);
     let stats = join::run(&context, &*decoder, options, progress, digester, sink);
     Decoded { stats, diagnosis: decoder.diagnosis() }

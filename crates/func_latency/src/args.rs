@@ -20,7 +20,7 @@ use crate::render::json;
 
 pub use command::{command, completed, parse};
 pub use counters::{CountersArgs, HistogramBy};
-pub use explain::{DiffArgs, ExplainArgs, ModesArgs};
+pub use explain::{AnnotateArgs, DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
 pub use record::RecordArgs;
@@ -68,6 +68,8 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Tell apart the ways that calls of a function go, and which humps of the histogram they make
     Modes(Box<ModesArgs>),
+    /// List the lines of a function, with how often each was executed and how long it took
+    Annotate(Box<AnnotateArgs>),
     /// Say what makes the calls of a function take longer in recording B than in A
     Diff(Box<DiffArgs>),
     /// Repeat a run, and say how its figures spread over the runs
@@ -199,6 +201,10 @@ pub struct QueryArgs {
     /// What calls execute.
     #[command(flatten)]
     pub counters: CountersArgs,
+    /// List the function's code blocks, too: its own time from each call to the next
+    #[arg(short = 'c', long = "code_block", alias = "code-block", conflicts_with = "check")]
+    #[arg(help_heading = REPORT)]
+    pub code_block: bool,
     /// Form of the report.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
     #[arg(help_heading = REPORT)]

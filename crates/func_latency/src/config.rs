@@ -63,6 +63,8 @@ pub struct ReportConfig {
     pub srcline: bool,
     /// One row for every call site.
     pub unfold: bool,
+    /// List code blocks.
+    pub code_blocks: bool,
     /// Which rows of the text's tables are printed.
     pub table_rows: RowLimit,
     /// Form of the report.
@@ -161,6 +163,7 @@ impl ReportConfig {
             calls: CallsConfig::new(input, query.calls)?,
             srcline: query.srcline,
             unfold: query.unfold,
+            code_blocks: query.code_block,
             table_rows: query.table_rows.limit(),
             format: query.format,
             counters: query.counters.is_asked(),

@@ -167,7 +167,7 @@ fn compared(slow: &[CallRow], typical: &[CallRow]) -> Vec<CallRow> {
     [vec![*slow], twins].concat()
 }
 
-fn no_groups(error: ChoiceError) -> anyhow::Error {
+pub(crate) fn no_groups(error: ChoiceError) -> anyhow::Error {
     let exit = match error {
         ChoiceError::NoCalls
         | ChoiceError::NoOthers
@@ -187,7 +187,7 @@ fn of_args(slow: SlowCalls) -> Slow {
 }
 
 /// What makes these calls the slow ones, in words.
-fn asked(slow: SlowCalls, groups: &Groups) -> String {
+pub(crate) fn asked(slow: SlowCalls, groups: &Groups) -> String {
     match slow {
         SlowCalls::From(percentile) => {
             let least = groups.slow.last().map_or(0, |row| row.latency_ns);

@@ -1,10 +1,10 @@
-//! What `explain`, `modes` and `diff` do, resolved and checked.
+//! What `explain`, `modes`, `annotate` and `diff` do, resolved and checked.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::args::{CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
+use crate::args::{AnnotateArgs, CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
@@ -77,6 +77,36 @@ impl ModesConfig {
     /// Wrong usage.
     pub(crate) fn new(args: ModesArgs) -> Result<Self> {
         Ok(Self { calls: of_function(input_path(args.input), args.calls)?, format: args.format })
+    }
+}
+
+/// What `annotate` does.
+#[derive(Clone, Debug)]
+pub(crate) struct AnnotateConfig {
+    /// Which function, of which recording.
+    pub(crate) calls: CallsConfig,
+    /// The slow calls, which are set beside typical ones.
+    pub(crate) slow: Option<Percentile>,
+    /// Where source files are.
+    pub(crate) source: Option<PathBuf>,
+    /// List instructions, not lines.
+    pub(crate) instructions: bool,
+    /// Form of the listing.
+    pub(crate) format: Format,
+}
+
+impl AnnotateConfig {
+    /// Of `annotate`'s arguments.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub(crate) fn new(args: AnnotateArgs) -> Result<Self> {
+        let AnnotateArgs { input, slow, source, instructions, calls, format } = args;
+        if let Some(missing) = source.as_ref().filter(|source| !source.is_dir()) {
+            let message = format!("--source {}: no such directory", missing.display());
+            return Err(failure(Exit::Usage, message));
+        }
+        Ok(Self { calls: of_function(input_path(input), calls)?, slow, source, instructions, format })
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn explain(
         unfold: false,
         table_rows: RowLimit::ALL,
         by: None,
+        code_blocks: &[],
     };
     let mut out = BufWriter::new(stdout().lock());
     let written = match format {

@@ -17,6 +17,7 @@
 //! top_command     the functions of a recording -> render::top
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
+//! annotate_command  what calls did in their own code -> listing -> render::annotate
 //! diff_command    the calls of two recordings -> analyzer::ledger -> render::diff
 //! stat_command    runs that are repeated -> render::stat
 //!     runs_made       records them, one after the other
@@ -40,6 +41,7 @@
 //! stderr. Only this crate prints, exits and reads the environment.
 
 mod aim;
+mod annotate_command;
 pub mod args;
 mod bundle_command;
 mod calls;
@@ -60,6 +62,7 @@ mod host;
 pub mod inside;
 mod ip_ranges;
 mod lines_with;
+pub mod listing;
 mod live_code;
 mod messages;
 mod modes_command;
@@ -109,7 +112,7 @@ use anyhow::Result;
 use args::{Command, CommandLine};
 use config::{BundleConfig, DumpConfig, ReportConfig};
 use exit::Exit;
-use explain_config::{ExplainConfig, ModesConfig};
+use explain_config::{AnnotateConfig, ExplainConfig, ModesConfig};
 use top_config::TopConfig;
 use tree_config::{ExportConfig, GraphConfig, ShowConfig};
 
@@ -159,6 +162,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Top(args)) => top_command::run(TopConfig::new(*args)?),
         Some(Command::Explain(args)) => explain_command::run(&ExplainConfig::new(*args)?),
         Some(Command::Modes(args)) => modes_command::run(&ModesConfig::new(*args)?),
+        Some(Command::Annotate(args)) => annotate_command::run(&AnnotateConfig::new(*args)?),
         Some(Command::Diff(args)) => diff_command::run(*args),
         Some(Command::Show(args)) => show_command::run(&ShowConfig::new(*args)?),
         Some(Command::Export(args)) => tree_commands::export(&ExportConfig::new(*args)?),

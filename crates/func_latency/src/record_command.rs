@@ -22,9 +22,6 @@ const LOSSES_SHOWN: usize = 8;
 
 /// Without a subcommand.
 pub(crate) fn run(args: RecordArgs) -> Result<Exit> {
-    for option in not_yet(&args) {
-        messages::note(format!("{option} is not in this version and is left out"));
-    }
     match args.history {
         Some(HISTORY_REPORT) => report_command::run(&ReportConfig::of_recording(args)?),
         Some(HISTORY_RECORD) => record(args),
@@ -47,12 +44,6 @@ pub(crate) struct Recorded {
     pub(crate) exit: Exit,
     /// Ctrl-C or its kind ended it.
     pub(crate) is_interrupted: bool,
-}
-
-/// Options that reports do not have yet.
-fn not_yet(args: &RecordArgs) -> Vec<&'static str> {
-    let options = [(args.code_block, "-c")];
-    options.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
 fn execute(args: RecordArgs, then: Then) -> Result<Recorded> {

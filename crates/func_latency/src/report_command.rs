@@ -4,11 +4,12 @@ use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::time::Instant;
 
 use analyzer::{
-    Analysis, CallCounts, CauseLoss, CheckedAnalysis, Paths, Report, Request, TreeSink, Violation, Waits,
+    Analysis, CallCounts, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths, Report,
+    Request, TreeSink, Violation, Waits,
 };
 use anyhow::{Context, Result};
 use image::Image;
-use model::Recording;
+use model::{FunctionId, Recording};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -70,7 +71,8 @@ fn report(
         _ => None,
     };
     let mut wants = TreesWanted::of(config, &request);
-    let (mut report, violations) = analyse(config, opened, &request, wants.sink(), rows.as_mut())?;
+    let Analysed { mut report, violations, code_blocks } =
+        analyse(config, opened, &request, wants.sink(), rows.as_mut())?;
     explain_missing_code(&report, image, problems);
     verbose(config, started, "decoded and analysed");
     if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
@@ -106,6 +108,7 @@ fn report(
         unfold: config.unfold,
         table_rows: config.table_rows,
         by: config.by,
+        code_blocks: &code_blocks,
     };
     let inside = wants.inside(&report, opened);
     write_report(config, &view, &inside)?;
@@ -138,13 +141,22 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
     }
 }
 
+/// What came of the pass over a recording.
+struct Analysed {
+    report: Report,
+    /// What is wrong with it, if that was looked for.
+    violations: Vec<Violation>,
+    /// Of each function, if they are wanted.
+    code_blocks: Vec<(FunctionId, OwnCode)>,
+}
+
 fn analyse(
     config: &ReportConfig,
     opened: &Opened<'_>,
     request: &Request,
     trees: Option<&mut dyn TreeSink>,
     rows: Option<&mut RowsWriter<'_>>,
-) -> Result<(Report, Vec<Violation>)> {
+) -> Result<Analysed> {
     let around = opened.surroundings();
     if config.check {
         let mut analysis = match trees {
@@ -155,7 +167,8 @@ fn analyse(
             analysis = analysis.giving_rows_to(rows);
         }
         opened.analyse(analysis.digester(), &mut analysis)?;
-        return Ok(analysis.finish());
+        let (report, violations) = analysis.finish();
+        return Ok(Analysed { report, violations, code_blocks: Vec::new() });
     }
     let mut analysis = match trees {
         Some(trees) => Analysis::with_trees(request, around, trees),
@@ -164,8 +177,15 @@ fn analyse(
     if let Some(rows) = rows {
         analysis = analysis.giving_rows_to(rows);
     }
+    if config.code_blocks {
+        let of_all = Box::new(|_: &_| Some(0));
+        analysis =
+            analysis.with_code(CodeRequest { detail: CodeDetail::Blocks, groups: 1, group_of: of_all });
+    }
     opened.analyse(analysis.digester(), &mut analysis)?;
-    Ok((analysis.finish(), Vec::new()))
+    let (report, code) = analysis.finish_with_code();
+    let of_each = report.functions.iter().map(|function| function.id).zip(code.into_iter().flatten());
+    Ok(Analysed { code_blocks: of_each.collect(), report, violations: Vec::new() })
 }
 
 /// What takes the trees of calls, in the one pass over the recording.

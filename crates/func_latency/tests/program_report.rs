@@ -62,9 +62,13 @@ fn two_calls_from_two_sites() {
 #[test]
 fn every_output_is_the_same_for_all_workers() {
     let directory = recorded("workers");
-    for words in
-        [&["report", "-f", "f"][..], &["report", "-f", "f", "--format=json"], &["dump", "--branches"]]
-    {
+    for words in [
+        &["report", "-f", "f"][..],
+        &["report", "-f", "f", "--format=json"],
+        &["report", "-f", "f", "-c"],
+        &["annotate", "-f", "f", "--format=json"],
+        &["dump", "--branches"],
+    ] {
         let with = |workers: &'static str| check(&directory, &[words, &["-w", workers]].concat(), 0).0;
         assert_eq!(with("1"), with("4"), "{words:?}");
     }
@@ -600,6 +604,52 @@ fn a_difference_of_too_few_calls_is_not_judged() {
     );
 }
 
+/// The two calls of f are two lines of outer's code, with one instruction each; f is a return.
+#[test]
+fn instructions_have_their_executions_and_what_they_call() {
+    let directory = recorded("annotate");
+    let (json, _) = check(&directory, &["annotate", "perf.data", "-f", "f", "--format", "json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (group, instructions) = (&json["groups"][0], json["instructions"].as_array().unwrap());
+    // After f there are 15 bytes of padding.
+    assert_eq!((&group["calls"], instructions.len()), (&2.into(), 16));
+    assert_eq!(
+        (&instructions[0]["site"], &instructions[0]["text"]),
+        (&"program+0x1020".into(), &"ret".into())
+    );
+    let of = &instructions[0]["of"][0];
+    assert_eq!((&of["executions"], &of["self_ns"]), (&2.into(), &group["latency_sum_ns"]));
+    let (text, _) = check(&directory, &["annotate", "-i", "perf.data", "-f", "f"], 0);
+    let row = text.lines().find(|line| line.contains("program+0x1020")).unwrap();
+    let words: Vec<&str> = row.split_whitespace().take(3).collect();
+    assert_eq!(words, ["program+0x1020", "ret", "2"], "{text}");
+    assert!(text.contains("  (15 instructions not executed)"), "{text}");
+    let (_, stderr) = check(&directory, &["annotate", "-f", "never"], 1);
+    assert!(stderr.contains("no call was seen from its entry to its end"), "{stderr}");
+}
+
+/// `-c` was taken, and did nothing.
+#[test]
+fn code_blocks_are_the_own_time_from_call_to_call() {
+    let directory = recorded("code-blocks");
+    for words in [&["report", "-c", "-f", "f"][..], &["-c", "--history=2", "-f", "f"]] {
+        let (text, stderr) = check(&directory, words, 0);
+        assert!(text.contains("Code blocks of [f]: its own time, from call to call"), "{text}");
+        assert!(text.contains("  entry .. return "), "{text}");
+        assert_eq!(stderr, "");
+    }
+    let (json, _) = check(&directory, &["report", "-c", "-f", "f", "--format", "json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let f = &json["functions"][0];
+    let block = &f["code_blocks"][0];
+    assert_eq!((&block["name"], &block["kind"]), (&"entry .. return".into(), &"code_block".into()));
+    assert_eq!((&block["site"], &block["to"]), (&"program+0x1020".into(), &"program+0x1020".into()));
+    let own = f["children"].as_array().unwrap().iter().find(|child| child["kind"] == "self").unwrap();
+    assert_eq!((&block["count"], &block["sum"]), (&2.into(), &own["sum"]));
+    let (json, _) = check(&directory, &["report", "-f", "f", "--format", "json"], 0);
+    assert!(!json.contains("code_blocks"), "{json}");
+}
+
 /// All had said `func_latency/1`, which none was.
 #[test]
 fn help_names_the_schema_that_is_written() {
@@ -610,6 +660,7 @@ fn help_names_the_schema_that_is_written() {
         (&["show", "77-1"], "func_latency_call/2"),
         (&["explain"], "func_latency_explain/1"),
         (&["modes"], "func_latency_modes/1"),
+        (&["annotate"], "func_latency.annotate/1"),
         (&["diff", "perf.data", "other.data"], "func_latency_diff/1"),
         (&["stat", "perf.data", "other.data"], "func_latency.stat/1"),
     ] {

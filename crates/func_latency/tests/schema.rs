@@ -145,7 +145,7 @@ fn what_the_commands_write_fits_the_schema() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &BUILD_ID);
     let schema = Schema::open();
-    let commands: [(&[&str], &str); 11] = [
+    let commands: [(&[&str], &str); 14] = [
         (&["report", "-f", "f", "--rows", "calls.jsonl"], "func_latency/3"),
         (&["report", "-f", "outer"], "func_latency/3"),
         (&["report", "-f", "f", "--counters"], "func_latency/3"),
@@ -154,6 +154,9 @@ fn what_the_commands_write_fits_the_schema() {
         (&["explain", "-f", "f"], "func_latency_explain/1"),
         (&["explain", "-f", "outer"], "func_latency_explain/1"),
         (&["modes", "-f", "f"], "func_latency_modes/1"),
+        (&["report", "-c", "-f", "f"], "func_latency/3"),
+        (&["annotate", "-f", "f"], "func_latency.annotate/1"),
+        (&["annotate", "-f", "f", "--slow", "p99"], "func_latency.annotate/1"),
         (&["diff", "perf.data", "perf.data", "-f", "f"], "func_latency_diff/1"),
         (&["diff", "perf.data", "calls.jsonl", "-f", "f", "--fail-above", "5%"], "func_latency.compare/1"),
         (&["stat", "perf.data", "calls.jsonl", "-f", "f"], "func_latency.stat/1"),

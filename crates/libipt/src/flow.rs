@@ -270,9 +270,7 @@ impl<'a> Flow<'a> {
         if kind == BranchKind::ConditionalJump && ip == next_ip(&left.insn) {
             return;
         }
-        let is_jump =
-            matches!(kind, BranchKind::Jump | BranchKind::IndirectJump | BranchKind::ConditionalJump);
-        if !is_jump || from.function != to.function || self.context.all_branches {
+        if self.context.is_transfer(kind, from.function, to.function) {
             self.push(left.time, left.at, Transfer::Branch { kind, from, to });
         }
     }

@@ -232,7 +232,7 @@ pub trait EventSink {
     ///
     /// Threads interleave as they ran; one thread's calls come in order, and the same calls come for every
     /// number of workers.  All addresses of `events` are in `space`.  Jumps inside one function are left
-    /// out unless all branches were asked for.
+    /// out unless all branches were asked for, or those of that function ([`Self::takes_jumps_of`]).
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]);
 
     /// The sink takes counters: [`Self::counted`] is called in the place of [`Self::events`], and no
@@ -250,6 +250,12 @@ pub trait EventSink {
     /// The functions that it asks about: calls that returned, and that none of them had to do with, may be
     /// left out. `None`: everything counts.
     fn asks_about(&self) -> Option<FunctionSet> {
+        None
+    }
+
+    /// The functions whose jumps inside of themselves it takes, too: every taken branch of their code is
+    /// emitted. `None`: of none.
+    fn takes_jumps_of(&self) -> Option<FunctionSet> {
         None
     }
 
@@ -280,6 +286,10 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
 
     fn asks_about(&self) -> Option<FunctionSet> {
         (**self).asks_about()
+    }
+
+    fn takes_jumps_of(&self) -> Option<FunctionSet> {
+        (**self).takes_jumps_of()
     }
 
     fn overflows(&mut self, owner: AuxOwner, count: u64) {

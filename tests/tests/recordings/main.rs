@@ -2,6 +2,7 @@
 //! the product.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod annotate;
 mod counters_match_truth;
 mod damage;
 mod decode_matches_truth;

@@ -8,7 +8,7 @@ use truth_tests::child_rows::child_differences;
 use truth_tests::rows::{Compare, differences};
 use truth_tests::{Fixture, Kernel, Opened, check_all, is_full_run, pipeline};
 
-const DEMO: &[&str] = &[
+pub(crate) const DEMO: &[&str] = &[
     "round_fn", "leaf", "fib", "tail3", "ind_tail", "catcher", "thrower", "on_sig", "on_usr2", "worker",
     "main", "outer_fn", "mid", "deep", "tail1", "tail2", "sw", "cmp",
 ];

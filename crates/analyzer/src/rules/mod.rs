@@ -20,6 +20,7 @@ mod landings;
 mod ledger;
 mod modes;
 mod open_calls;
+mod own_code;
 mod regions;
 mod script;
 mod signals;

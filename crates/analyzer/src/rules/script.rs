@@ -36,8 +36,9 @@ use model::{
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
-    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, FunctionReport, OpenCaller,
-    OpenCalls, Place, Report, Request, Status, Step, Surroundings, TreeSink, Violation,
+    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail, CodeRequest,
+    FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Report, Request, Status, Step, Surroundings,
+    TimeRow, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -345,20 +346,24 @@ fn counters_at(event: &TraceEvent, has_cyc: bool) -> Counters {
     Counters { executed, cycles }
 }
 
-fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter, has_cyc } = parse(script, request);
-    let schedule = Schedule::new(&records);
-    let around = Surroundings {
-        code: &program,
-        functions: &program,
-        schedule: &schedule,
+fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter: bool) -> Surroundings<'a> {
+    Surroundings {
+        code: program,
+        functions: program,
+        schedule,
         window: (Ns(0), Ns(1000)),
         scheduler: None,
         no_times: None,
         has_ip_filter,
         is_part: false,
         buffers: &[],
-    };
+    }
+}
+
+fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
+    let Parsed { program, events, records, request, has_ip_filter } = parse(script, request);
+    let schedule = Schedule::new(&records);
+    let around = surroundings(&program, &schedule, has_ip_filter);
     if sink.is_none() {
         whoever_analyses_runs(&request, around, &events);
     }
@@ -405,6 +410,39 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
     };
     let paths = recorder.finish().into_iter().flatten();
     paths.map(|path| path.steps.iter().map(step).collect()).collect()
+}
+
+/// What calls of `f` did in their own code: straight code, then children, then what is left over.
+pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
+    let Parsed { program, events, records, request, has_ip_filter } = parse(script, Request::default());
+    let schedule = Schedule::new(&records);
+    let around = surroundings(&program, &schedule, has_ip_filter);
+    let code = CodeRequest { detail, groups: 1, group_of: Box::new(|_| Some(0)) };
+    let mut analysis = Analysis::new(&request, around).with_code(code);
+    for (tid, space, event) in &events {
+        analysis.events(Pid(7), *tid, *space, &[*event]);
+    }
+    let (_, of_functions) = analysis.finish_with_code();
+    let OwnCode { code, children, elsewhere, .. } = &of_functions[0][0];
+    let times = |time: &TimeRow| format!("x{} {} ns", time.total.count, time.total.sum_ns);
+    let code = code.iter().map(|row| {
+        let end = row.end.map_or("?".to_owned(), |end| {
+            let before = if end.is_executed { "" } else { "<" };
+            format!("{before}{}", address_text(end.at.svma.0))
+        });
+        format!("{}..{end} {}", address_text(row.start.svma.0), times(&row.time))
+    });
+    let children = children.iter().map(|(key, time)| {
+        format!(
+            "{} {} at {} {}",
+            key.kind.name(),
+            function_name(key.function),
+            site_text(key.site),
+            times(time)
+        )
+    });
+    let rest = (elsewhere.sum_ns > 0).then(|| format!("elsewhere {} ns", elsewhere.sum_ns));
+    code.chain(children).chain(rest).collect()
 }
 
 /// Events that come one by one, and those of which runs are analysed ahead, make the same report.

@@ -1,4 +1,4 @@
-//! Commands that say what makes calls slow: `explain`, `modes`, `diff`.
+//! Commands that say what makes calls slow: `explain`, `modes`, `annotate`, `diff`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{AFTER_HELP, CallsArgs, FailArgs, Format, InputArgs, form};
 use crate::filter::{CallNumber, Percentile};
-use crate::render::{diff, explain, modes};
+use crate::render::{annotate, diff, explain, modes};
 
 /// `func_latency explain`.
 #[derive(Debug, Args)]
@@ -47,6 +47,31 @@ pub struct ModesArgs {
     pub calls: CallsArgs,
     /// Form of the list.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("list", modes::SCHEMA))]
+    pub format: Format,
+}
+
+/// `func_latency annotate`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct AnnotateArgs {
+    /// Which file.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Set the calls from this percentile on beside typical ones, each line by call; the recording is decoded
+    /// twice for it
+    #[arg(long, value_name = "pNN")]
+    pub slow: Option<Percentile>,
+    /// Show the text of source lines, from files below this directory
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
+    /// List instructions, also where the object says source lines
+    #[arg(long)]
+    pub instructions: bool,
+    /// Which function.
+    #[command(flatten)]
+    pub calls: CallsArgs,
+    /// Form of the listing.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("listing", annotate::SCHEMA))]
     pub format: Format,
 }
 

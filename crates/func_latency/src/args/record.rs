@@ -69,11 +69,6 @@ pub struct RecordArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "rows")]
     #[arg(help_heading = FILES)]
     pub save: Option<PathBuf>,
-    /// Latency by code block: not in this version; taken, so that old command lines run, and left out with a
-    /// note
-    #[arg(short = 'c', long = "code_block")]
-    #[arg(help_heading = OLD)]
-    pub code_block: bool,
     /// 1: record only; 2: report the recording in the directory of -D
     #[arg(long, value_name = "1|2", conflicts_with = "preview")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]

@@ -7,12 +7,13 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, Place,
-    Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
+    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, OwnCode,
+    Place, Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
 };
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
 
+use super::code_blocks::{Block, blocks};
 use super::counters::{Counters, Numbers};
 use super::json_causes::Causes;
 use super::json_loss::Loss;
@@ -67,6 +68,9 @@ struct Function {
     cpu_percent: Option<f64>,
     histogram: Option<Vec<Slot>>,
     children: Vec<Child>,
+    /// Not there: not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_blocks: Option<Vec<CodeBlock>>,
     callers: Vec<CallerEntry>,
     longest_open: Option<Vec<Row>>,
     /// What was seen inside of calls that had not ended.
@@ -88,6 +92,23 @@ struct Function {
     /// What the counted calls executed; not there if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<Counters>,
+}
+
+/// A part of the function's own time, from a call to the next.
+#[derive(Serialize)]
+struct CodeBlock {
+    name: String,
+    kind: &'static str,
+    site: String,
+    line: Option<String>,
+    /// Its last instruction; null: not known.
+    to: Option<String>,
+    to_line: Option<String>,
+    count: u64,
+    sum: Option<u64>,
+    mean: Option<f64>,
+    error_sum: Option<u64>,
+    off_cpu_sum: Option<u64>,
 }
 
 /// Bound of the difference between printed and true latency, over the counted calls.
@@ -297,6 +318,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         cpu_percent: report.cpu_percent,
         histogram: view.timed(slots(&report.histogram)),
         children: children(view, &report.children),
+        code_blocks: view.code_blocks_of(report.id).map(|code| code_blocks(view, code)),
         callers: report.callers.iter().map(|c| caller(view, c)).collect(),
         longest_open: view.timed(longest_open(view, report)),
         open: open_calls(view, &report.open),
@@ -414,6 +436,27 @@ fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
         counters: row.counted.as_ref().map(|counted| Numbers::of(Some(counted), view.counts_kernel())),
     };
     rows.iter().map(child).collect()
+}
+
+fn code_blocks(view: &View<'_>, code: &OwnCode) -> Vec<CodeBlock> {
+    let names = view.names;
+    let entry = |block: &Block| {
+        let Total { count, sum_ns, off_cpu_ns } = block.time.total;
+        CodeBlock {
+            name: block.name(),
+            kind: "code_block",
+            site: names.site(block.start),
+            line: names.line(block.start),
+            to: block.end.map(|end| names.site(end)),
+            to_line: line(names, block.end),
+            count,
+            sum: view.timed(sum_ns),
+            mean: view.timed(sum_ns as f64 / count.max(1) as f64),
+            error_sum: view.timed(block.time.error_ns),
+            off_cpu_sum: off_cpu_ns,
+        }
+    };
+    blocks(names, code).iter().map(entry).collect()
 }
 
 fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {

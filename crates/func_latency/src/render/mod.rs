@@ -1,5 +1,7 @@
 //! The report as text, timeline, JSON, rows and page.
 
+pub mod annotate;
+pub(crate) mod code_blocks;
 pub mod compare;
 pub mod counters;
 pub mod diff;
@@ -27,8 +29,8 @@ mod tree_lines;
 pub mod units;
 mod wrappers;
 
-use analyzer::{Metric, Report};
-use model::ClockOffsets;
+use analyzer::{Metric, OwnCode, Report};
+use model::{ClockOffsets, FunctionId};
 
 pub use names::Names;
 use row_limit::RowLimit;
@@ -65,6 +67,8 @@ pub struct View<'a> {
     pub table_rows: RowLimit,
     /// What histograms of the text are of; `None`: latency.
     pub by: Option<Metric>,
+    /// The code blocks of functions; of none, if they were not asked for.
+    pub code_blocks: &'a [(FunctionId, OwnCode)],
 }
 
 /// [`View::decoder`] of calls that probes have timed.
@@ -85,6 +89,11 @@ impl View<'_> {
     pub(crate) fn counts_kernel(&self) -> bool {
         let counters = self.report.functions.iter().filter_map(|function| function.counters.as_ref());
         counters.into_iter().any(|counters| counters.get(Metric::KernelInstructions).is_some())
+    }
+
+    /// The code blocks of a function, if they were asked for.
+    pub(crate) fn code_blocks_of(&self, function: FunctionId) -> Option<&OwnCode> {
+        self.code_blocks.iter().find(|(id, _)| *id == function).map(|(_, code)| code)
     }
 
     /// Inlined instances of the function with this index.

@@ -148,6 +148,7 @@ pub(super) fn write(
         unfold: config.unfold,
         table_rows: config.table_rows,
         by: None,
+        code_blocks: &[],
     };
     rows.and(write_report(config, &view, &[]))?;
     if config.explain {

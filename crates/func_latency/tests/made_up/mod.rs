@@ -245,5 +245,6 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         unfold: false,
         table_rows: RowLimit::default(),
         by: None,
+        code_blocks: &[],
     }
 }

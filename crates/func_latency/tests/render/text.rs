@@ -26,6 +26,7 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
         srcline,
         unfold,
         table_rows: if unfold { RowLimit::ALL } else { RowLimit::default() },
+        code_blocks: &[],
         ..view(report)
     };
     let mut out = vec![];

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use analyzer::{CallCounts, CallRow, FunctionReport};
 
 use super::figures::{Figures, OffCpuFigures};
-use super::{callers, children, counters, off_cpu, open_calls, rule, slices, summary, uncertain};
+use super::{
+    callers, children, code_blocks, counters, off_cpu, open_calls, rule, slices, summary, uncertain,
+};
 use crate::render::names::{caller_name, file_name};
 use crate::render::table::{Align, Table};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
@@ -52,6 +54,11 @@ pub(super) fn write(
         writeln!(out, "Children of [{name}]")?;
         slices::children(out, function)?;
         children::write(out, view, &function.children, width)?;
+    }
+    if let Some(blocks) = view.code_blocks_of(function.id) {
+        rule(out, '-', width)?;
+        writeln!(out, "Code blocks of [{name}]: its own time, from call to call")?;
+        code_blocks::write(out, view, blocks, width)?;
     }
     if let Some(causes) = &function.off_cpu_causes {
         let about = off_cpu::About {

@@ -2,6 +2,7 @@
 
 mod callers;
 mod children;
+mod code_blocks;
 mod counters;
 mod counts;
 pub(super) mod figures;

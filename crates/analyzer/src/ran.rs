@@ -1,0 +1,112 @@
+//! Follows control through the own code of a wanted call, from event to event.
+
+use model::{Avma, BranchKind, EndKind, EventTime, FunctionId, FunctionKind, Site, Target, Transfer};
+
+use crate::maybe_ip::MaybeIp;
+use crate::own_code::{CodeBegin, CodeDetail, CodeSpan, Going, Paused};
+use crate::session::Session;
+use crate::stack::StartDoubt;
+use crate::thread::Thread;
+use crate::total::RunningTotal;
+
+/// How straight code ends.
+enum How {
+    /// The instruction was executed, and control is elsewhere.
+    Left(Site),
+    /// It goes on at this instruction, after an interrupt or in a stub of the PLT.
+    Pauses(Avma),
+}
+
+impl<'a> Thread<'a> {
+    /// Control comes to a change of control in the code that has run since `since`: time, and the thread's
+    /// off-CPU time. The frames are still those of that code.
+    pub(crate) fn ran(&mut self, session: &mut Session<'a>, since: (EventTime, u64), transfer: &Transfer) {
+        let Some(going) = self.going.take() else { return };
+        let Some(how) = how_it_ends(session, transfer) else { return };
+        let Some(top) = self.stack.last().copied().filter(|top| top.gathers) else { return };
+        let Some(code) = &mut session.code else { return };
+        let sum_ns = self.now.point.since(since.0.point);
+        let mut total = RunningTotal {
+            count: 0,
+            sum_ns,
+            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
+            error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
+        };
+        total.add(going.before);
+        let Some(activation) = self.stack.activations.last_mut() else { return };
+        let from = match how {
+            How::Left(from) => from,
+            How::Pauses(at) => {
+                activation.code.end_paused(&mut code.places);
+                activation.code.paused = Some(Paused { at, going: Going { before: total, ..going } });
+                return;
+            }
+        };
+        // A stub's time is that of the code that calls it.
+        let (start, last, functions) = if top.is_stub() {
+            let is_from_caller = going.function != from.function;
+            let start = if is_from_caller { going.start.into() } else { top.site };
+            (start, top.site, [if is_from_caller { going.function } else { top.caller }; 2])
+        } else {
+            (going.start.into(), MaybeIp::from(from.ip), [going.function, from.function])
+        };
+        let is_wanted =
+            |function: FunctionId| session.roles.get(function).is_some_and(|role| role.wanted.is_some());
+        // Of other functions, into whose middle it has jumped, the jumps are not there.
+        let is_straight = start <= last && functions.into_iter().all(is_wanted);
+        let is_known = code.detail() == CodeDetail::Blocks || is_straight;
+        let last = if is_known { last } else { MaybeIp::UNKNOWN };
+        let Going { space, begin, .. } = going;
+        let span = CodeSpan { space, start, begin, last, is_whole: true };
+        activation.code.spans.add(&mut code.places, span, RunningTotal { count: 1, ..total });
+    }
+
+    /// The frames are those of the code that control came to.
+    pub(crate) fn came_to(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
+        let (to, begin) = match *transfer {
+            Transfer::Branch { to, kind: BranchKind::Return, .. } => (to, CodeBegin::Return),
+            // Also where tracing begins: a call from outside of an IP filter.
+            Transfer::Branch { to, .. } | Transfer::Start { to, .. } if to.at_entry => (to, CodeBegin::Entry),
+            Transfer::Start { to, .. } => (to, CodeBegin::Return),
+            Transfer::Branch { to, .. } => (to, CodeBegin::Jump),
+            Transfer::End { .. } => return,
+        };
+        let Target { ip, function, .. } = to;
+        let (space, before) = (self.control.space, RunningTotal::default());
+        self.going = Some(Going { space, start: ip, begin, function, before });
+        if !self.stack.gathers() {
+            return;
+        }
+        if let Some(activation) = self.stack.activations.last_mut()
+            && let Some(paused) = activation.code.paused
+        {
+            if paused.at == ip {
+                activation.code.paused = None;
+                self.going = Some(paused.going);
+            } else if let Some(code) = &mut session.code {
+                activation.code.end_paused(&mut code.places);
+            }
+        }
+    }
+}
+
+/// `None`: nothing ran.
+fn how_it_ends(session: &Session<'_>, transfer: &Transfer) -> Option<How> {
+    match *transfer {
+        // It is not executed, and control does not come back to it.
+        Transfer::Branch { kind: BranchKind::Abort, from, .. } => Some(How::Pauses(from.ip)),
+        Transfer::Branch { kind, from, to } => {
+            let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
+            let is_inside = is_jump && from.function == to.function;
+            let is_blocks = session.code.as_ref().is_some_and(|code| code.detail() == CodeDetail::Blocks);
+            let is_stub = session.map.kind(to.function) == FunctionKind::Plt;
+            match (is_inside && is_blocks) || is_stub {
+                true => Some(How::Pauses(to.ip)),
+                false => Some(How::Left(from)),
+            }
+        }
+        Transfer::End { kind: EndKind::Async(_), from, .. } => Some(How::Pauses(from.ip)),
+        Transfer::End { from, .. } => Some(How::Left(from)),
+        Transfer::Start { .. } => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! `annotate`: the lines or instructions of a function, with what its calls did at each.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write, stdout};
+
+use analyzer::ledger::{Groups, Slow};
+use analyzer::{Analysis, CallId, CodeDetail, CodeRequest, OwnCode, Request};
+use anyhow::{Context, Result};
+
+use crate::args::Format;
+use crate::calls::{self, Opened};
+use crate::exit::Exit;
+use crate::explain_command;
+use crate::explain_config::{AnnotateConfig, SlowCalls};
+use crate::filter::Percentile;
+use crate::listing::source_text::SourceText;
+use crate::listing::{instructions, lines};
+use crate::messages;
+use crate::printable::{NamesFor, Printable};
+use crate::render::annotate::{self as rendered, View};
+use crate::render::image_names::ImageNames;
+use crate::report_command::text_width;
+
+/// The recording is decoded once with the function's own jumps; for `--slow` once more before that, for the
+/// latencies, which say which calls are slow.
+pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
+    calls::open(&config.calls, Some("annotate"), |opened| {
+        let function = opened.one_function("annotate")?;
+        let request = opened.request()?;
+        let chosen = config.slow.map(|slow| Chosen::of(opened, &request, slow)).transpose()?;
+        let groups = own_code(opened, &request, chosen.as_ref())?;
+        if groups.iter().all(|group| group.calls.count == 0) {
+            messages::warn("no call was seen from its entry to its end");
+            return Ok(Exit::Nothing);
+        }
+        let listing = instructions::list(opened.image, function, &groups);
+        let lines = lines::lines(opened.image, &listing);
+        let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
+        let source = config.source.clone().map(SourceText::below);
+        let view = View {
+            names: &NamesFor { names: &ImageNames::new(opened.image, true), format: config.format },
+            input: &config.calls.input.display().to_string(),
+            function,
+            listing: &listing,
+            lines: by_lines.then_some(&lines),
+            source: source.as_ref(),
+            groups: match &chosen {
+                None => rendered::Groups::All,
+                Some(chosen) => rendered::Groups::SlowAndTypical(&chosen.asked),
+            },
+        };
+        let mut out = BufWriter::new(stdout().lock());
+        let written = match config.format {
+            Format::Text => rendered::text::write(&mut Printable(&mut out), &view, text_width()),
+            Format::Json => rendered::json::write(&mut out, &view),
+        };
+        written.and_then(|()| out.flush()).context("cannot write to stdout")?;
+        Ok(Exit::Done)
+    })
+}
+
+/// The calls that are compared.
+struct Chosen {
+    /// The group of each, slow ones first.
+    groups: HashMap<CallId, usize>,
+    /// What makes the slow ones slow, in words.
+    asked: String,
+}
+
+impl Chosen {
+    fn of(opened: &Opened<'_>, request: &Request, slow: Percentile) -> Result<Self> {
+        let report = opened.report(&Request { rows: true, ..request.clone() })?;
+        let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
+        let groups = Groups::choose(rows, Slow::Percentile(slow.0)).map_err(explain_command::no_groups)?;
+        let slow_calls = groups.slow.iter().map(|row| (row.id, 0));
+        let typical = groups.typical.iter().map(|row| (row.id, 1));
+        let asked = explain_command::asked(SlowCalls::From(slow), &groups);
+        Ok(Self { groups: slow_calls.chain(typical).collect(), asked })
+    }
+}
+
+/// What the calls of each group did in their own code.
+fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&Chosen>) -> Result<Vec<OwnCode>> {
+    let code = CodeRequest {
+        detail: CodeDetail::Instructions,
+        groups: if chosen.is_some() { 2 } else { 1 },
+        group_of: Box::new(|row| match chosen {
+            None => Some(0),
+            Some(chosen) => chosen.groups.get(&row.id).copied(),
+        }),
+    };
+    let mut analysis = Analysis::new(request, opened.surroundings()).with_code(code);
+    opened.decode(&mut analysis)?;
+    let (_, of_functions) = analysis.finish_with_code();
+    Ok(of_functions.into_iter().next().unwrap_or_default())
+}
