@@ -163,7 +163,7 @@ impl<W: Work> Effect<W> {
     /// Its last branch is the one of its first bit, if it has used any.
     #[inline]
     pub(crate) fn ends_with_first_bit(&self) -> bool {
-        self.first_work == self.work.instructions()
+        self.first_work == self.work.timed_instructions()
     }
 
     /// How many of these bits it has used, of which it was asked about the oldest.

@@ -337,7 +337,7 @@ impl<W: Work> Output<W> {
         let mut positions = Vec::with_capacity(records.len());
         for record in records {
             let mut add = |slot: Slot, work: W| {
-                let (instructions, executed) = (work.instructions(), work.since(begin));
+                let (instructions, executed) = (work.timed_instructions(), work.since(begin));
                 positions.push(Position { lo: record.lo, slot, instructions, executed });
             };
             if record.what == What::Other {
@@ -364,7 +364,7 @@ impl<W: Work> Output<W> {
         let &Record { at, edge, lo, slot, work, .. } = record;
         match self.others[edge.0 as usize] {
             Other::Transfer(transfer) => TraceEvent::Branch(BranchEvent {
-                time: times.between(lo, slot, work.instructions()),
+                time: times.between(lo, slot, work.timed_instructions()),
                 at,
                 transfer,
             }),
@@ -396,7 +396,7 @@ fn branch<W: Work>(
     }
     let slot = slot_of(record, edge);
     event.at = record.at;
-    event.time = times.between(record.lo, slot, record.work.plus(edge.work).instructions());
+    event.time = times.between(record.lo, slot, record.work.plus(edge.work).timed_instructions());
 }
 
 /// The packet that a branch of a record was not after.

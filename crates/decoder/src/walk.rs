@@ -72,7 +72,7 @@ impl<W: Work> Walk<'_, W> {
     /// Instructions passed so far, wrapping.
     #[inline(always)]
     pub(crate) fn work(&self) -> u32 {
-        self.here.work.instructions()
+        self.here.work.timed_instructions()
     }
 
     /// The instruction that comes next.
@@ -357,7 +357,7 @@ impl<W: Work> Walk<'_, W> {
         self.here.work = begin.plus(effect.work);
         self.here.block = effect.next;
         if is_first {
-            self.first_bit = Some(begin.instructions().wrapping_add(effect.first_work));
+            self.first_bit = Some(begin.timed_instructions().wrapping_add(effect.first_work));
         }
         if effect.returns() {
             self.stack.pop();
@@ -399,7 +399,7 @@ impl<W: Work> Walk<'_, W> {
             }
             let has_first = bits > 0 && self.first_bit.is_none();
             if has_first {
-                self.first_bit = Some(self.here.work.instructions().wrapping_add(effect.first_work));
+                self.first_bit = Some(self.here.work.timed_instructions().wrapping_add(effect.first_work));
             }
             self.tnt.drop_oldest(bits);
             self.follow_effect(&step, effect, has_first)?;

@@ -34,7 +34,7 @@ pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
     fn plus(self, other: Self) -> Self;
 
     /// Instructions that share out the time.
-    fn instructions(self) -> u32;
+    fn timed_instructions(self) -> u32;
 
     /// The counts from `earlier` on.
     fn since(self, earlier: Self) -> Executed;
@@ -69,7 +69,7 @@ impl Work for Instructions {
     }
 
     #[inline]
-    fn instructions(self) -> u32 {
+    fn timed_instructions(self) -> u32 {
         self.0
     }
 
@@ -137,7 +137,7 @@ impl Work for Tally {
     }
 
     #[inline]
-    fn instructions(self) -> u32 {
+    fn timed_instructions(self) -> u32 {
         self.timed_instructions
     }
 

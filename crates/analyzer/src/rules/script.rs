@@ -361,7 +361,7 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
 }
 
 fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter } = parse(script, request);
+    let Parsed { program, events, records, request, has_ip_filter, has_cyc } = parse(script, request);
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
     if sink.is_none() {
@@ -414,7 +414,7 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
 
 /// What calls of `f` did in their own code: straight code, then children, then what is left over.
 pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
-    let Parsed { program, events, records, request, has_ip_filter } = parse(script, Request::default());
+    let Parsed { program, events, records, request, has_ip_filter, .. } = parse(script, Request::default());
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
     let code = CodeRequest { detail, groups: 1, group_of: Box::new(|_| Some(0)) };

@@ -137,7 +137,7 @@ impl<'a, W: Work> Path<'a, W> {
         };
         open.clear();
         effects.open = open;
-        let first_work = first_work.unwrap_or(work.instructions());
+        let first_work = first_work.unwrap_or(work.timed_instructions());
         // Of what was asked it is a part, which fits.
         let rest = NonZeroU8::new(rest.number() as u8).unwrap_or(NonZeroU8::MIN);
         // What returns to a call before it leaves none of its own.
@@ -284,7 +284,7 @@ impl<'a, W: Work> Path<'a, W> {
     /// The branch at hand has the next bit.
     fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> Walked<()>) -> Walked<()> {
         let is_taken = self.rest.pop() == Some(true);
-        let work = self.work.instructions();
+        let work = self.work.timed_instructions();
         let walked = branch(self, is_taken);
         self.first_work.get_or_insert(work);
         walked

@@ -81,7 +81,7 @@ impl<W: Work> Flow<'_, W> {
             let at = || AuxOffset(end.0 - left.len() as u64);
             match packet::decode_flow(left, last_ip) {
                 Some((Common::Tnt(tnt), len)) => {
-                    let begin = here.work.instructions();
+                    let begin = here.work.timed_instructions();
                     let step = || last.step(clock.next_slot(), at());
                     let Some(first) = walk.follow_known(&mut here, Asked::bits(tnt), true, step) else {
                         break;
@@ -113,7 +113,7 @@ impl<W: Work> Flow<'_, W> {
                         clock.passed();
                     } else {
                         last.tip(clock.next_slot());
-                        clock.slot(here.work.instructions());
+                        clock.slot(here.work.timed_instructions());
                     }
                     left = &left[len..];
                 }

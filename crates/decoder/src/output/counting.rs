@@ -30,7 +30,7 @@ pub(super) struct Counting<'a> {
     end: Slot,
     /// Cycles of the segment: up to the last CYC packet before that.
     all: u64,
-    /// As many more may have passed before what is at its end.
+    /// Cycles of the first CYC packet after that: as many more may have passed at the segment's end.
     next_cyc: u64,
     /// User code is traced, since as many cycles of the segment; none: it is not.
     on_since: Option<u64>,
