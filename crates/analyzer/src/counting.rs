@@ -62,8 +62,8 @@ impl Counting {
         self.now
     }
 
-    /// What ran since the counters were `begun`, where they were asked for; `is_away`: up to when control left
-    /// the traced code.
+    /// What ran since the counters were `begun`, where they were asked for; `is_away`: up to when control
+    /// left the traced code.
     pub(crate) fn since(&self, begun: &Counters, is_away: bool) -> Option<Counted> {
         let end = if is_away { &self.left } else { &self.now };
         self.is_on.then(|| Counted::between(begun, end))

@@ -45,8 +45,8 @@ impl SlotCycles<'_> {
         self.at(slot)
     }
 
-    /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: the lower
-    /// bound, the estimate, the upper bound.
+    /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: lower
+    /// bound, estimate, upper bound.
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> [u64; 3] {
         let (first, last) = (self.at(lo), self.at(slot));
         let most = last.saturating_add(self.threshold);
