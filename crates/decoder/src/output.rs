@@ -4,8 +4,8 @@
 mod counting;
 
 use model::{
-    AuxOffset, Avma, BranchEvent, BranchKind, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId,
-    Target, TraceEvent, Transfer,
+    AuxOffset, Avma, BranchEvent, BranchKind, Counters, EventTime, FunctionId, Gap, GapCause, Ns, Site,
+    SpaceId, Target, TraceEvent, Transfer,
 };
 
 use crate::block::BlockId;
@@ -15,7 +15,7 @@ use crate::owner::Running;
 use crate::prune::Pruner;
 use crate::record::{Edges, Record, What};
 use crate::step::Step;
-use crate::stretch::Stretch;
+use crate::stretch::{Counted, Stretch};
 use crate::work::Work;
 use counting::{Counting, Position};
 
@@ -253,10 +253,9 @@ impl<W: Work> Output<W> {
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_after(&self.psb_ends);
             if let Some(counting) = &mut counting {
-                let positions = self.positions(effects, kept, *work);
-                let in_all = end_work.since(*work);
-                let is_last = number == last;
-                stretch.counted = Some(counting.stretch(&stretch.events, &positions, in_all, is_last));
+                let at_events = self.count(counting, effects, kept, *work, &stretch.events);
+                let in_all = counting.end_stretch(end_work.since(*work), number == last);
+                stretch.counted = Some(Counted { at_events, in_all });
             }
         }
         self.kept.clear();
@@ -331,14 +330,26 @@ impl<W: Work> Output<W> {
         in_order
     }
 
-    /// Where the events of these records are, as many as there are events; `begin`: work done before the
-    /// stretch.
-    fn positions(&self, effects: &Effects<W>, records: &[Record<W>], begin: W) -> Vec<Position> {
-        let mut positions = Vec::with_capacity(records.len());
+    /// The counters at the events that these records have become; `begin`: work done before the stretch.
+    #[inline(never)]
+    fn count(
+        &self,
+        counting: &mut Counting<'_>,
+        effects: &Effects<W>,
+        records: &[Record<W>],
+        begin: W,
+        events: &[TraceEvent],
+    ) -> Vec<Counters> {
+        let mut counters = Vec::with_capacity(events.len());
+        let mut slots = Vec::with_capacity(events.len());
+        let mut left = events.iter();
         for record in records {
             let mut add = |slot: Slot, work: W| {
-                let (instructions, executed) = (work.timed_instructions(), work.since(begin));
-                positions.push(Position { lo: record.lo, slot, instructions, executed });
+                let Some(event) = left.next() else { return };
+                slots.push(slot);
+                let position = Position { lo: record.lo, slot, instructions: work.timed_instructions() };
+                let cycles = counting.pass(event, position);
+                counters.push(Counters { executed: work.since(begin), cycles });
             };
             if record.what == What::Other {
                 add(record.slot, record.work);
@@ -354,7 +365,10 @@ impl<W: Work> Output<W> {
                 }
             }
         }
-        positions
+        if counting.met_gap() {
+            counting::widen_before_gaps(events, &slots, &mut counters);
+        }
+        counters
     }
 
     /// What is no branch of an effect.

@@ -30,7 +30,7 @@ pub(crate) struct SlotCycles<'a> {
 
 impl SlotCycles<'_> {
     /// Cycles at a slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&mut self, slot: Slot) -> u64 {
         self.timeline.cycles_at(slot, &mut self.near)
     }
@@ -47,18 +47,21 @@ impl SlotCycles<'_> {
 
     /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: lower
     /// bound, estimate, upper bound.
+    #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> [u64; 3] {
-        let (first, last) = (self.at(lo), self.at(slot));
+        let last = self.at(slot);
         let most = last.saturating_add(self.threshold);
         if lo == slot {
             return [last, last, most];
         }
+        let first = self.at(lo);
         let nearest = Slot(slot.0.saturating_sub(1).max(lo.0));
-        let (from, to) = (self.at(nearest), last);
+        let from = if nearest == lo { first } else { self.at(nearest) };
+        let span = last.saturating_sub(from);
         let passed = |slot: Slot| self.timeline.marks().get(slot.0 as usize).map_or(work, |mark| mark.work);
         let (start, end) = (passed(nearest), passed(slot));
         let (done, all) = (passed_since(work, start), passed_since(end, start));
-        let share = if done >= all { to - from } else { (to - from).saturating_mul(done) / all };
+        let share = if done >= all { span } else { span.saturating_mul(done) / all };
         [first, from + share, most]
     }
 }

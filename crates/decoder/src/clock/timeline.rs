@@ -202,7 +202,7 @@ impl Timeline {
     }
 
     /// Cycles from the beginning of the segment to a slot. `near`: slots that may have it, and then do.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cycles_at(&self, slot: Slot, near: &mut CyclesNear) -> u64 {
         let Some(mark) = self.marks.get(slot.0 as usize) else { return self.counted_cycles() };
         if slot < near.first || slot >= near.end {
@@ -212,6 +212,7 @@ impl Timeline {
     }
 
     /// Finds the slots around one that count from the same cycle.
+    #[inline(never)]
     fn find_cycles(&self, slot: Slot, near: &mut CyclesNear) {
         let anchor = last_begun(&self.counted, |(first, _)| *first, slot, near.anchor);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);

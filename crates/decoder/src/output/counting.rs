@@ -6,21 +6,18 @@
 //! ```
 //! Cycles of kernel code, and those that pass while tracing is off, lie between an end and the next start.
 
-use model::{Counters, Cycles, Executed, TraceEvent, Transfer};
+use model::{BranchEvent, Counters, Cycles, Executed, TraceEvent, Transfer};
 
 use super::Bounds;
 use crate::clock::{Clock, Slot, SlotCycles};
-use crate::stretch::Counted;
 
-/// Where an event is: between two packets, and after what work of the stretch.
+/// Where an event is: after one packet and not after another, and after how many instructions of the segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position {
     pub(super) lo: Slot,
     pub(super) slot: Slot,
-    /// Instructions, wrapping, since the segment began.
+    /// Wrapping.
     pub(super) instructions: u32,
-    /// What was executed since the stretch began.
-    pub(super) executed: Executed,
 }
 
 /// Counts the cycles of user code, event by event of a segment.
@@ -37,8 +34,10 @@ pub(super) struct Counting<'a> {
     /// Up to where it was traced last: what was counted in the stretch.
     before: u64,
     unsure: u64,
-    /// Cycles of the segment at the last event.
+    /// Cycles of the segment at the last event, and what was counted in the stretch.
     last: u64,
+    point: u64,
+    met_gap: bool,
 }
 
 impl<'a> Counting<'a> {
@@ -54,42 +53,17 @@ impl<'a> Counting<'a> {
             before: 0,
             unsure: 0,
             last: 0,
+            point: 0,
+            met_gap: false,
         }
     }
 
-    /// The counters of a stretch; the last one ends where the segment does.
-    pub(super) fn stretch(
-        &mut self,
-        events: &[TraceEvent],
-        positions: &[Position],
-        executed: Executed,
-        is_last: bool,
-    ) -> Counted {
-        (self.before, self.unsure) = (0, 0);
-        let mut last = 0;
-        let at_events = events.iter().zip(positions).map(|(event, position)| {
-            let cycles = self.at(event, position).map(|cycles| {
-                // An estimate is never before that of the event before.
-                last = cycles.point.max(last);
-                Cycles { point: last, hi: cycles.hi.max(last), ..cycles }
-            });
-            Counters { executed: position.executed, cycles }
-        });
-        let mut at_events: Vec<Counters> = at_events.collect();
-        widen_before_gaps(events, positions, &mut at_events);
-        let in_all = self.cycles.is_some().then(|| {
-            let end = if is_last { self.all } else { self.last };
-            let point = self.before + self.on_since.map_or(0, |since| end.saturating_sub(since));
-            self.on_since = self.on_since.map(|_| end);
-            Cycles { lo: point, point, hi: point, unsure: self.unsure }
-        });
-        Counted { at_events, in_all: Counters { executed, cycles: in_all } }
-    }
-
-    /// The cycles at an event, which may switch user code on or off.
-    fn at(&mut self, event: &TraceEvent, position: &Position) -> Option<Cycles> {
+    /// The cycles at the next event of the stretch, which may switch user code on or off; none: the recording
+    /// has no CYC packets.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
         let cycles = self.cycles.as_mut()?;
-        let Position { lo, slot, instructions, .. } = *position;
+        let Position { lo, slot, instructions } = position;
         let at = match event {
             TraceEvent::Branch(_) if slot >= self.end => {
                 [cycles.at(lo).min(self.all), self.all, self.all.saturating_add(self.next_cyc)]
@@ -98,26 +72,56 @@ impl<'a> Counting<'a> {
             // Where it begins is no packet's: as far as anything was counted.
             TraceEvent::Gap(_) => [self.on_since.unwrap_or(0); 3],
         };
-        let width = at[2].saturating_sub(at[0]);
         self.last = at[1];
-        let to = |at: u64| self.before + self.on_since.map_or(0, |since| at.saturating_sub(since));
-        let [lo, point, hi] = at.map(to);
-        let counted = Cycles { lo, point, hi, unsure: self.unsure };
-        match event {
-            TraceEvent::Branch(branch) => match branch.transfer {
-                Transfer::Branch { .. } => (),
-                Transfer::Start { to, .. } if to.ip.is_kernel() => self.on_since = None,
-                Transfer::Start { after_gap, .. } => {
-                    // After a loss the next CYC packet also counts what passed in it.
-                    let since = if after_gap { cycles.after(slot) } else { at[1] };
-                    self.on_since = Some(since);
-                    self.unsure += width + since.saturating_sub(at[1]);
-                }
-                Transfer::End { .. } => self.end(point, width),
-            },
-            TraceEvent::Gap(_) => self.end(point, width),
+        let (before, since) = self.on_since.map_or((self.before, u64::MAX), |since| (self.before, since));
+        let [lo, point, hi] = at.map(|at| before + at.saturating_sub(since));
+        // An estimate is never before that of the event before.
+        self.point = point.max(self.point);
+        let counted = Cycles { lo, point: self.point, hi: hi.max(self.point), unsure: self.unsure };
+        if !matches!(event, TraceEvent::Branch(BranchEvent { transfer: Transfer::Branch { .. }, .. })) {
+            self.switch(event, slot, at, point);
         }
         Some(counted)
+    }
+
+    /// Tracing starts, ends or is lost at an event, which is at these cycles of the segment.
+    #[inline(never)]
+    fn switch(&mut self, event: &TraceEvent, slot: Slot, [first, at, last]: [u64; 3], point: u64) {
+        let width = last.saturating_sub(first);
+        match event {
+            TraceEvent::Branch(BranchEvent { transfer: Transfer::Start { to, after_gap }, .. }) => {
+                if to.ip.is_kernel() {
+                    self.on_since = None;
+                    return;
+                }
+                // After a loss the next CYC packet also counts what passed in it.
+                let after = self.cycles.as_mut().filter(|_| *after_gap).map(|cycles| cycles.after(slot));
+                let since = after.unwrap_or(at);
+                self.on_since = Some(since);
+                self.unsure += width + since.saturating_sub(at);
+            }
+            _ => {
+                self.met_gap |= matches!(event, TraceEvent::Gap(_));
+                self.end(point, width);
+            }
+        }
+    }
+
+    /// The stretch ends, the last one where the segment does: its counters in all, with what it `executed`.
+    pub(super) fn end_stretch(&mut self, executed: Executed, is_last: bool) -> Counters {
+        let cycles = self.cycles.is_some().then(|| {
+            let end = if is_last { self.all } else { self.last };
+            let point = self.before + self.on_since.map_or(0, |since| end.saturating_sub(since));
+            self.on_since = self.on_since.map(|_| end);
+            Cycles { lo: point, point, hi: point, unsure: self.unsure }
+        });
+        (self.before, self.unsure, self.point, self.met_gap) = (0, 0, 0, false);
+        Counters { executed, cycles }
+    }
+
+    /// A gap was in the stretch.
+    pub(super) fn met_gap(&self) -> bool {
+        self.met_gap
     }
 
     /// User code is not traced any more, since one of `width` cycles.
@@ -134,20 +138,18 @@ const CYCLES_PER_NS_MAX: u64 = 8;
 
 /// Raises the upper bounds of what happened after the last packet before a gap: CYC packets that counted what
 /// passed up to there may be lost.
-fn widen_before_gaps(events: &[TraceEvent], positions: &[Position], counters: &mut [Counters]) {
+pub(super) fn widen_before_gaps(events: &[TraceEvent], slots: &[Slot], counters: &mut [Counters]) {
     let mut lost_from = None;
-    for ((event, position), counters) in events.iter().zip(positions).zip(counters).rev() {
-        match event {
-            TraceEvent::Gap(_) => lost_from = Some(position.slot),
-            TraceEvent::Branch(branch) if lost_from.is_some_and(|from| position.slot >= from) => {
-                if let Some(cycles) = &mut counters.cycles {
-                    let may_last_ns = branch.time.hi.since(branch.time.lo);
-                    cycles.hi = cycles
-                        .hi
-                        .max(cycles.lo.saturating_add(may_last_ns.saturating_mul(CYCLES_PER_NS_MAX)));
-                }
-            }
-            TraceEvent::Branch(_) => lost_from = None,
+    for ((event, slot), counters) in events.iter().zip(slots).zip(counters).rev() {
+        let (TraceEvent::Branch(branch), Some(from)) = (event, lost_from) else {
+            lost_from = matches!(event, TraceEvent::Gap(_)).then_some(slot);
+            continue;
+        };
+        if slot < from {
+            lost_from = None;
+        } else if let Some(cycles) = &mut counters.cycles {
+            let most = branch.time.hi.since(branch.time.lo).saturating_mul(CYCLES_PER_NS_MAX);
+            cycles.hi = cycles.hi.max(cycles.lo.saturating_add(most));
         }
     }
 }
