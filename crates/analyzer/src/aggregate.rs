@@ -304,6 +304,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             error: figures.error,
             tails: Tails::of(&all, &main.open_ns),
             outermost,
+            outermost_error_ns: main.outermost.error_ns,
             cpu_percent: outermost.on_cpu_ns().map(percent_of_slices),
             children,
             histogram: figures.histogram,

@@ -8,7 +8,7 @@ use crate::counted_sums::CounterReport;
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::open_calls::OpenCalls;
-use crate::place::{Caller, Place};
+use crate::place::{Caller, ChildKind, Place};
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
@@ -203,6 +203,8 @@ pub struct FunctionReport {
     pub tails: Tails,
     /// Outermost activations: what does not count time twice.
     pub outermost: Total,
+    /// Bound of the difference between their sum and the true one.
+    pub outermost_error_ns: u64,
     /// 100 is one core; `None`: off-CPU time is not known.
     pub cpu_percent: Option<f64>,
     /// Latency by powers of two.
@@ -235,6 +237,25 @@ pub struct FunctionReport {
 impl FunctionReport {
     /// How many open calls are listed.
     pub const LONGEST_OPEN: usize = 10;
+
+    /// Counted calls that ran inside of another call of the function: their time is part of that one's.
+    #[must_use]
+    pub fn nested_calls(&self) -> u64 {
+        // With slices, figures and outermost calls are of different parts of the window.
+        let is_of_all = self.sliced.is_none();
+        if is_of_all { self.latency.count.saturating_sub(self.outermost.count) } else { 0 }
+    }
+
+    /// What the children would have to add up to if no time counted twice: the outermost calls, of a function
+    /// that calls itself directly only; `None`: no call is nested, or some are by way of other functions,
+    /// whose rows have their time again.
+    #[must_use]
+    pub fn time_once(&self) -> Option<u64> {
+        let other = self.children.iter().filter(|child| child.kind != ChildKind::Recursion);
+        let other_ns: u64 = other.map(|child| child.total.sum_ns).sum();
+        let is_once = self.nested_calls() > 0 && other_ns == self.outermost.sum_ns;
+        is_once.then_some(self.outermost.sum_ns)
+    }
 
     /// A call enters the figures, if it is counted.
     #[must_use]

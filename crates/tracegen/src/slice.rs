@@ -320,8 +320,11 @@ impl Slice<'_, '_> {
             _ if !block.signal_handler => self.world.oddity("unexplained flow"),
             Some(resume) if previous.faulted_at(resume) => {
                 interrupted = resume;
-                match self.world.program.block_at(resume).filter(|rest| rest.last == previous.last) {
-                    Some(rest) => self.take_back(previous, rest.instructions),
+                // A block that begins at its last instruction may be longer than that.
+                let rest = self.world.program.block_at(resume).filter(|rest| rest.last == previous.last);
+                match rest.map(|rest| rest.instructions) {
+                    _ if resume == previous.last => self.take_back(previous, 1),
+                    Some(instructions) => self.take_back(previous, instructions),
                     None => self.world.oddity("fault in a block that does not go on"),
                 }
             }
@@ -331,6 +334,8 @@ impl Slice<'_, '_> {
                 let target = Block { start: resume, signal_handler: false, ..target };
                 if self.follow(previous, &target) {
                     interrupted = resume;
+                } else {
+                    self.take_back(previous, 1); // the handler went past what had faulted
                 }
             }
             // The handler does not come back: its signal came before the block's last instruction.

@@ -192,6 +192,8 @@ fn every_recursive_activation_is_a_call_and_the_outermost_alone_count_for_cpu() 
     let outermost = report.functions[0].outermost;
     assert_eq!((outermost.count, outermost.sum_ns), (1, 100));
     assert_eq!(report.functions[0].cpu_percent, Some(10.0)); // 100 ns of a span of 1000 ns
+    // Without the recursion, the rows are the outermost call.
+    assert_eq!((report.functions[0].nested_calls(), report.functions[0].time_once()), (2, Some(100)));
 }
 
 #[test]
@@ -208,6 +210,9 @@ fn mutual_recursion_keeps_activations_apart() {
         100 +100 complete main+10
         120 +10 complete g+10 depth 1";
     check_children(script, rows, "self x2 80\ncall g at f+10 x1 30");
+    // The time of g has that of the call inside of it, which is in *self, too.
+    let function = &analyse(script, Request::default()).functions[0];
+    assert_eq!((function.outermost.sum_ns, function.nested_calls(), function.time_once()), (100, 1, None));
 }
 
 #[test]

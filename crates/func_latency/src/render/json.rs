@@ -66,6 +66,8 @@ struct Function {
     reason: Option<&'static str>,
     off_cpu_ns: Option<Figures>,
     cpu_percent: Option<f64>,
+    /// The counted calls that are inside of no other one.
+    outermost: Option<Outermost>,
     histogram: Option<Vec<Slot>>,
     children: Vec<Child>,
     /// Not there: not asked for.
@@ -92,6 +94,17 @@ struct Function {
     /// What the counted calls executed; not there if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<Counters>,
+}
+
+/// Calls whose time is not part of that of another call of the function.
+#[derive(Serialize)]
+struct Outermost {
+    count: u64,
+    sum: Option<u64>,
+    error_sum: Option<u64>,
+    off_cpu_sum: Option<u64>,
+    /// The other counted calls.
+    nested: u64,
 }
 
 /// A part of the function's own time, from a call to the next.
@@ -316,6 +329,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         reason: view.report.trace.no_times.map(NoTimes::reason),
         off_cpu_ns: report.off_cpu.as_ref().map(figures),
         cpu_percent: report.cpu_percent,
+        outermost: report.sliced.is_none().then(|| outermost(view, report)),
         histogram: view.timed(slots(&report.histogram)),
         children: children(view, &report.children),
         code_blocks: view.code_blocks_of(report.id).map(|code| code_blocks(view, code)),
@@ -436,6 +450,17 @@ fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
         counters: row.counted.as_ref().map(|counted| Numbers::of(Some(counted), view.counts_kernel())),
     };
     rows.iter().map(child).collect()
+}
+
+fn outermost(view: &View<'_>, report: &FunctionReport) -> Outermost {
+    let Total { count, sum_ns, off_cpu_ns } = report.outermost;
+    Outermost {
+        count,
+        sum: view.timed(sum_ns),
+        error_sum: view.timed(report.outermost_error_ns),
+        off_cpu_sum: off_cpu_ns,
+        nested: report.nested_calls(),
+    }
 }
 
 fn code_blocks(view: &View<'_>, code: &OwnCode) -> Vec<CodeBlock> {

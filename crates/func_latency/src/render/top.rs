@@ -79,8 +79,7 @@ impl<'a> Row<'a> {
         Self {
             function,
             calls: calls(function),
-            // The error is of nested calls, too: more than that of the outermost.
-            total: Time { ns: function.outermost.sum_ns, error_ns: function.error.sum_ns }
+            total: Time { ns: function.outermost.sum_ns, error_ns: function.outermost_error_ns }
                 .plus(Time { ns: open.observed.sum_ns, error_ns: error_of_open(function) }),
             own: own(&function.children).plus(own(&open.children)),
             wrappers: Vec::new(),

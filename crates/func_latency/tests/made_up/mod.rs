@@ -132,6 +132,7 @@ pub(crate) fn no_calls() -> FunctionReport {
         error: Default::default(),
         tails: Default::default(),
         outermost: Total::default(),
+        outermost_error_ns: 0,
         cpu_percent: Some(0.0),
         histogram: vec![],
         children: vec![],

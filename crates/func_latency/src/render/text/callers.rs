@@ -199,7 +199,8 @@ fn section(
     match group.sites.as_slice() {
         [site] => {
             let off_cpu = OffCpuFigures::of(site.off_cpu.as_ref(), &buckets);
-            let figures = Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu };
+            let figures =
+                Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu, outermost: None };
             figures.write(out, width)?;
         }
         sites => several_sites(out, sites, group)?,
@@ -213,7 +214,7 @@ fn section(
     }
     rule(out, '-', width)?;
     writeln!(out, "Children of [{name}]\n  called from {}", group.bracketed(view))?;
-    children::write(out, view, &rows, width)
+    children::write(out, view, &rows, None, width)
 }
 
 /// Percentiles of several sets cannot be had from the percentiles of each: these figures can.

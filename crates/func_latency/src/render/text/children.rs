@@ -16,6 +16,9 @@ use crate::render::units::{
 
 const BAR: usize = 20;
 
+/// Stands for a time that other rows have.
+const AGAIN: &str = "-";
+
 /// Rows of one callee, folded over its sites.
 pub(super) struct Folded {
     /// The row of the first site, with the sums of all.
@@ -90,16 +93,21 @@ fn has_site_column(view: &View<'_>) -> bool {
     view.unfold && !view.srcline
 }
 
+/// `once_ns`: what the rows add up to without recursion, of which each has its part once; then the row of
+/// recursion has none.
 pub(super) fn write(
     out: &mut dyn Write,
     view: &View<'_>,
     children: &[ChildRow],
+    once_ns: Option<u64>,
     width: usize,
 ) -> io::Result<()> {
     let rows = rows(view, children);
     let off_cpu = view.report.trace.no_off_cpu.is_none();
-    let whole = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
-    let most = rows.iter().map(Folded::sum_ns).max().unwrap_or(0);
+    let again = |folded: &Folded| once_ns.is_some() && folded.kind() == ChildKind::Recursion;
+    let all = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
+    let whole = once_ns.unwrap_or(all);
+    let most = rows.iter().filter(|row| !again(row)).map(Folded::sum_ns).max().unwrap_or(0);
     let mut titles = titles(view);
     titles.extend([("average", Align::Right), ("count", Align::Right)]);
     if off_cpu {
@@ -110,20 +118,26 @@ pub(super) fn write(
     }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
-    let (rows, left_out) = view.table_rows.split(&rows, Folded::sum_ns, whole);
+    let (rows, left_out) = view.table_rows.split(&rows, Folded::sum_ns, all);
     for folded in rows {
         let (row, total) = (&folded.row, folded.row.total);
         let mut cells = folded.cells(view);
         let cpu_error = |cpu_percent: f64| cpu_percent * row.error_ns as f64 / total.sum_ns.max(1) as f64;
         cells.extend([average(row), grouped(total.count)]);
         cells.extend(total.off_cpu_ns.map(|off_cpu_ns| mean(off_cpu_ns, total.count)));
-        cells.extend(row.cpu_percent.map(|cpu_percent| percent_within(cpu_percent, cpu_error(cpu_percent))));
+        cells.extend(row.cpu_percent.map(|cpu_percent| match again(folded) {
+            true => AGAIN.to_owned(),
+            false => percent_within(cpu_percent, cpu_error(cpu_percent)),
+        }));
         cells.extend(row.counted.iter().flat_map(|counted| counters::cells(counted, total.count)));
-        cells.extend([
-            duration_within(total.sum_ns, row.error_ns),
-            percent_within(share(total.sum_ns, whole), share(row.error_ns, whole)),
-            bar(total.sum_ns, most, BAR),
-        ]);
+        cells.extend(match again(folded) {
+            true => [AGAIN.to_owned(), AGAIN.to_owned(), String::new()],
+            false => [
+                duration_within(total.sum_ns, row.error_ns),
+                percent_within(share(total.sum_ns, whole), share(row.error_ns, whole)),
+                bar(total.sum_ns, most, BAR),
+            ],
+        });
         table.row_with_notes(cells, &folded.notes(view));
     }
     table.write(out, width)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::{Bucket, ErrorBound, Quantiles, Spread, Stats, Tails};
+use analyzer::{Bucket, ErrorBound, Quantiles, Spread, Stats, Tails, Total};
 
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -17,6 +17,8 @@ pub(super) struct Figures<'r> {
     pub(super) tails: Option<&'r Tails>,
     /// Off-CPU time, if it is known.
     pub(super) off_cpu: Option<OffCpuFigures<'r>>,
+    /// The calls that are inside of no other one, with the error of their sum, where some are.
+    pub(super) outermost: Option<(Total, u64)>,
 }
 
 /// Off-CPU time of a set of calls.
@@ -146,7 +148,11 @@ impl Figures<'_> {
 
     fn totals(&self, out: &mut dyn Write) -> io::Result<()> {
         let latency = self.latency;
-        let total = duration_within(latency.sum_ns, self.error.sum_ns);
+        let (sum_ns, error_ns) = match self.outermost {
+            Some((outermost, error_ns)) => (outermost.sum_ns, error_ns),
+            None => (latency.sum_ns, self.error.sum_ns),
+        };
+        let total = duration_within(sum_ns, error_ns);
         write!(out, "  count: {}, total: {total}", grouped(latency.count))?;
         match self.off_cpu {
             Some(OffCpuFigures { stats, calls }) => writeln!(
@@ -154,7 +160,7 @@ impl Figures<'_> {
                 ", off-CPU: {} ({} % of calls), total {}",
                 grouped(calls),
                 percent(share(calls, latency.count)),
-                duration(stats.sum_ns)
+                duration(self.outermost.and_then(|(total, _)| total.off_cpu_ns).unwrap_or(stats.sum_ns))
             ),
             None => writeln!(out),
         }

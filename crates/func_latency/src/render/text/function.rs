@@ -29,6 +29,7 @@ pub(super) fn write(
         error: &function.error,
         tails: Some(&function.tails).filter(|tails| tails.calls > 0),
         off_cpu: OffCpuFigures::of(function.off_cpu.as_ref(), &function.histogram),
+        outermost: (function.nested_calls() > 0).then_some((function.outermost, function.outermost_error_ns)),
     };
     summary::write(out, view, function, &figures, width)?;
     if function.latency.count > 0 {
@@ -46,6 +47,7 @@ pub(super) fn write(
     }
     slices::figures(out, function, view.report.trace.span_ns)?;
     counts(out, view, function, inlined)?;
+    nested(out, function)?;
     counters::write(out, view, function, &name, width)?;
     if function.children.is_empty() {
         slices::no_children(out, function)?;
@@ -53,7 +55,13 @@ pub(super) fn write(
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
         slices::children(out, function)?;
-        children::write(out, view, &function.children, width)?;
+        if function.nested_calls() > 0 && function.time_once().is_none() {
+            writeln!(
+                out,
+                "  by way of other functions it calls itself: their time has that of nested calls again"
+            )?;
+        }
+        children::write(out, view, &function.children, function.time_once(), width)?;
     }
     if let Some(blocks) = view.code_blocks_of(function.id) {
         rule(out, '-', width)?;
@@ -124,16 +132,32 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
     } else {
         ""
     };
-    // As far off as the latencies that it is of.
-    let error = cpu_percent * share(function.error.sum_ns, function.latency.sum_ns) / 100.0;
+    // As far off as the latencies that it is of; a thread is on one core at most.
+    let error = cpu_percent * share(function.outermost_error_ns, function.outermost.sum_ns) / 100.0;
+    let cores = 100.0 * view.report.trace.threads as f64;
     let cpu = match percent(error) {
         _ if error >= cpu_percent && error > 0.0 => {
-            format!("at most {} %", percent(cpu_percent + error))
+            format!("at most {} %", percent((cpu_percent + error).min(cores)))
         }
         error if error == "0.0" || error.starts_with('<') => format!("{} %", percent(cpu_percent)),
         error => format!("{} % +- {error}", percent(cpu_percent)),
     };
     writeln!(out, "  CPU percent: {cpu} (100 % is one core{estimated})")
+}
+
+/// How many calls ran inside of others.
+fn nested(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
+    let nested = function.nested_calls();
+    if nested == 0 {
+        return Ok(());
+    }
+    let (all, verb) = (counted(function.latency.count, "call"), if nested == 1 { "is" } else { "are" });
+    writeln!(
+        out,
+        "  of these {all} {} {verb} inside another one: totals and shares are those of the {} that are not",
+        grouped(nested),
+        grouped(function.outermost.count)
+    )
 }
 
 /// That no call was seen.

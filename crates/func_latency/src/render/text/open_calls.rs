@@ -37,7 +37,7 @@ pub(crate) fn write(
         0 => writeln!(out)?,
         _ => writeln!(out, " ({} of it after a gap)", duration(resumed.sum_ns))?,
     }
-    children::write(out, view, &open.children, width)?;
+    children::write(out, view, &open.children, None, width)?;
     callers(out, view, open, name, width)
 }
 

@@ -84,7 +84,12 @@ fn dominates(view: &View<'_>, function: &FunctionReport) -> Option<String> {
     }
     let mut rows = children::rows(&View { unfold: false, ..*view }, &function.children);
     rows.sort_by_key(|row| std::cmp::Reverse(row.sum_ns()));
-    let whole = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
+    let all = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
+    let once_ns = function.time_once();
+    if once_ns.is_some() {
+        rows.retain(|row| row.kind() != ChildKind::Recursion);
+    }
+    let whole = once_ns.unwrap_or(all);
     // What probes and filters do not see is in *self, too.
     let is_own_known = !view.is_probed() && function.hidden == 0 && !has_filter(view);
     let is_known = |row: &&Folded| row.kind() != ChildKind::Own || is_own_known;
@@ -128,17 +133,23 @@ fn waits(function: &FunctionReport, figures: &Figures<'_>, off_cpu: &Stats) -> O
     if calls == 0 {
         return Some("No call was off the CPU.".to_owned());
     }
-    let part = share(off_cpu.sum_ns, whole.sum_ns);
-    let error = part * share(function.error.sum_ns, whole.sum_ns) / 100.0;
+    // Of the outermost calls, where some are inside of others: a call waits while all around it do.
+    let is_nested = function.nested_calls() > 0;
+    let once =
+        function.outermost.off_cpu_ns.filter(|_| is_nested).map(|off_ns| (off_ns, function.outermost.sum_ns));
+    let (off_ns, sum_ns) = once.unwrap_or((off_cpu.sum_ns, whole.sum_ns));
+    let part = share(off_ns, sum_ns);
+    let error_ns = if is_nested { function.outermost_error_ns } else { function.error.sum_ns };
+    let error = part * share(error_ns, sum_ns) / 100.0;
     let were = if calls == 1 { "was" } else { "were" };
     let mut text = format!(
         "{} {were} off the CPU for {} ({} % of the time)",
         counted(calls, "call"),
-        duration(off_cpu.sum_ns),
+        duration(off_ns),
         percent_within(part, error)
     );
     // Causes are those of outermost calls.
-    let is_of_all = function.outermost.off_cpu_ns == Some(off_cpu.sum_ns);
+    let is_of_all = function.outermost.off_cpu_ns == Some(off_ns);
     text.extend(function.off_cpu_causes.as_ref().filter(|_| is_of_all).and_then(mostly));
     // Which are the slowest is known if all have ended.
     if whole.count >= P99.least_calls && figures.tails.is_none() {
