@@ -6,10 +6,11 @@ use std::io::{BufWriter, Write, stdout};
 use analyzer::ledger::{Groups, Slow};
 use analyzer::{Analysis, CallId, CodeDetail, CodeRequest, OwnCode, Request};
 use anyhow::{Context, Result};
+use model::FunctionId;
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
-use crate::exit::Exit;
+use crate::exit::{Exit, failure};
 use crate::explain_command;
 use crate::explain_config::{AnnotateConfig, SlowCalls};
 use crate::filter::Percentile;
@@ -33,6 +34,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
             messages::warn("no call was seen from its entry to its end");
             return Ok(Exit::Nothing);
         }
+        check_seen(opened, function, &groups)?;
         let listing = instructions::list(opened.image, function, &groups);
         let lines = lines::lines(opened.image, &listing);
         let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
@@ -57,6 +59,20 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         Ok(Exit::Done)
     })
+}
+
+/// Calls outside of the IP filter are seen, their code is not: it must not look as if it was never executed.
+fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> Result<()> {
+    let is_seen = groups.iter().any(|group| !group.code.is_empty());
+    if is_seen || !opened.surroundings().has_ip_filter {
+        return Ok(());
+    }
+    let name = opened.image.function_name(function);
+    let message = format!(
+        "the code of {name} is outside of the IP filter of this recording, so what it executed is not known: \
+         record with -i -f '{name}', or without -i"
+    );
+    Err(failure(Exit::NotPossible, message))
 }
 
 /// The calls that are compared.

@@ -64,11 +64,14 @@ impl Whole {
     #[must_use]
     pub fn of(code: &OwnCode) -> Self {
         let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+        let of_parts_ns = sum(&mut code.code.iter().map(|row| row.time.error_ns));
+        // What one part has too much another one lacks: the whole is better known than its parts.
+        let of_whole_ns = (code.elsewhere.sum_ns == 0).then_some(code.own_error_ns);
         Self {
             calls: code.calls.count,
             latency_ns: code.calls.sum_ns,
             own_ns: sum(&mut code.code.iter().map(|row| row.time.total.sum_ns)),
-            own_error_ns: sum(&mut code.code.iter().map(|row| row.time.error_ns)),
+            own_error_ns: of_whole_ns.map_or(of_parts_ns, |ns| ns.min(of_parts_ns)),
             inside_ns: sum(&mut code.children.iter().map(|(_, time)| time.total.sum_ns)),
             elsewhere_ns: code.elsewhere.sum_ns,
             off_cpu_ns: code.calls.off_cpu_ns,
