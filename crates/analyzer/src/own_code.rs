@@ -43,7 +43,7 @@ pub struct CodeRequest<'a> {
 }
 
 /// What the calls of a group did in their function's own code. Only calls that were seen from entry to end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnCode {
     /// The calls, and their latencies.
     pub calls: Total,

@@ -61,10 +61,10 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
     })
 }
 
-/// Calls outside of the IP filter are seen, their code is not: it must not look as if it was never executed.
+/// # Errors
+/// Only calls were seen, and not what they executed.
 fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> Result<()> {
-    let is_seen = groups.iter().any(|group| !group.code.is_empty());
-    if is_seen || !opened.surroundings().has_ip_filter {
+    if !is_outside_of_filter(opened.surroundings().has_ip_filter, groups) {
         return Ok(());
     }
     let name = opened.image.function_name(function);
@@ -73,6 +73,12 @@ fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> 
          record with -i -f '{name}', or without -i"
     );
     Err(failure(Exit::NotPossible, message))
+}
+
+/// Calls by code in the IP filter of a function outside of it are seen. None of its lines may then look as if
+/// it was never executed.
+fn is_outside_of_filter(has_ip_filter: bool, groups: &[OwnCode]) -> bool {
+    has_ip_filter && groups.iter().all(|group| group.code.is_empty())
 }
 
 /// The calls that are compared.
@@ -109,4 +115,22 @@ fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&Chosen>) -> 
     opened.decode(&mut analysis)?;
     let (_, of_functions) = analysis.finish_with_code();
     Ok(of_functions.into_iter().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyzer::{CodeBegin, CodeRow, Place, TimeRow, Total};
+
+    #[test]
+    fn code_outside_of_the_filter_is_not_code_that_was_never_executed() {
+        let (unseen, mut seen) = (OwnCode::default(), OwnCode::default());
+        let (start, begin) =
+            (Place { object: model::ObjectId(1), svma: model::Svma(0x10) }, CodeBegin::Entry);
+        let time = TimeRow { total: Total::default(), error_ns: 0 };
+        seen.code.push(CodeRow { start, begin, end: None, time });
+        assert!(is_outside_of_filter(true, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(false, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(true, &[unseen, seen]));
+    }
 }

@@ -413,7 +413,7 @@ fn kernel_options(args: KernelArgs, input: &Path) -> Result<KernelOptions> {
 /// # Errors
 /// Wrong usage.
 pub(crate) fn check_counters(calls: &CallsArgs) -> Result<()> {
-    let message = if calls.functions.is_empty() {
+    let message = if calls.names_nothing() {
         "--counters and --by count what the calls of a function execute: name it with -f FUNC"
     } else if calls.decoder == DecoderChoice::Libipt {
         "--counters: libipt does not say what was executed between two branches; leave out --decoder libipt"

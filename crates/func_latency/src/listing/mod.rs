@@ -118,7 +118,8 @@ fn share(time: &TimeRow, number: usize, parts: usize) -> Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::Total;
+    use analyzer::{CodeBegin, CodeRow, Place, Total};
+    use model::{ObjectId, Svma};
 
     #[test]
     fn shares_are_even_and_add_up() {
@@ -128,5 +129,18 @@ mod tests {
         assert_eq!(shares.iter().map(|one| one.own_ns).collect::<Vec<_>>(), [2, 3, 2, 3]);
         assert_eq!(shares.iter().map(|one| one.own_error_ns).sum::<u64>(), 7);
         assert_eq!(shares.iter().map(|one| one.off_cpu_ns).sum::<u64>(), 1);
+    }
+
+    /// The error was the sum of those of straight code: ten times what a report has for `*self`.
+    #[test]
+    fn the_whole_is_known_as_well_as_in_a_report() {
+        let place = |svma| Place { object: ObjectId(1), svma: Svma(svma) };
+        let time = |sum_ns, error_ns| TimeRow { total: Total { sum_ns, ..Total::default() }, error_ns };
+        let row =
+            |svma| CodeRow { start: place(svma), begin: CodeBegin::Jump, end: None, time: time(50, 20) };
+        let code = OwnCode { code: vec![row(0x10), row(0x20)], own_error_ns: 7, ..OwnCode::default() };
+        assert_eq!(Whole::of(&code).own_error_ns, 7);
+        let elsewhere = Total { sum_ns: 1, ..Total::default() };
+        assert_eq!(Whole::of(&OwnCode { elsewhere, ..code }).own_error_ns, 40, "the rest of the whole");
     }
 }
