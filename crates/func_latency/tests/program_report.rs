@@ -677,6 +677,15 @@ fn regions_alone_have_counters() {
     assert_eq!(of(&["--region", "a=f..f"]), of_function);
 }
 
+/// That no call was seen was all that it said.
+#[test]
+fn a_place_inside_of_an_instruction_is_warned_of() {
+    let directory = recorded("inside-of-instruction");
+    let warning = "'outer+1' is inside of an instruction, and no thread comes to it";
+    let (_, stderr) = check(&directory, &["report", "--region", "a=outer+1..outer+5"], 1);
+    assert!(stderr.contains(warning) && !stderr.contains("'outer+5'"), "{stderr}");
+}
+
 /// `stat` had wanted a function, too.
 #[test]
 fn recordings_are_runs_of_a_region() {
