@@ -18,7 +18,7 @@ use crate::children::{Child, ChildKey, ChildPlaces, ChildSums, Keyed, RunningSum
 use crate::code_map::CodeMap;
 use crate::maybe_ip::MaybeIp;
 use crate::place::Place;
-use crate::total::{OffCpuKnown, RunningTotal, Total};
+use crate::total::{OffCpuKnown, RunningTotal, Total, error_of_part};
 
 /// What ends straight code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct CodeRequest<'a> {
 }
 
 /// What the calls of a group did in their function's own code. Only calls that were seen from entry to end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnCode {
     /// The calls, and their latencies.
     pub calls: Total,
@@ -54,6 +54,9 @@ pub struct OwnCode {
     pub children: Vec<(ChildKey, TimeRow)>,
     /// The calls' own time of which no code is known.
     pub elsewhere: Total,
+    /// The true time of all that is the calls' own is at most so far off: by the errors of their latencies and
+    /// of their children. It is that of `*self` in a report.
+    pub own_error_ns: u64,
 }
 
 /// Straight code that ran.
@@ -224,6 +227,8 @@ impl Group {
     fn finish(self, map: &mut CodeMap<'_>, off_cpu: OffCpuKnown) -> OwnCode {
         type Named = (Place, CodeBegin, Option<CodeEnd>);
         let mut code: Vec<(Named, RunningTotal)> = Vec::new();
+        let mut own_error_ns = self.calls.error_ns;
+        let mut inside_ns = 0u64;
         let mut known = RunningTotal::default();
         for (span, total) in self.spans.iter() {
             let Some(start) = map.place(span.space, span.start.get()) else { continue };
@@ -235,8 +240,12 @@ impl Group {
         let mut children: Vec<(ChildKey, RunningTotal)> = Vec::new();
         for (child, total) in self.children.iter() {
             children.push((map.name(child), total));
+            own_error_ns = own_error_ns.saturating_add(total.error_ns);
+            inside_ns = inside_ns.saturating_add(total.sum_ns);
             known.add(total);
         }
+        let own_ns = self.calls.sum_ns.saturating_sub(inside_ns);
+        let longest_ns = self.calls.sum_ns.saturating_add(self.calls.error_ns);
         let time = |total: RunningTotal| TimeRow { total: total.known(off_cpu), error_ns: total.error_ns };
         let row = |((start, begin, end), total): (Named, _)| CodeRow { start, begin, end, time: time(total) };
         OwnCode {
@@ -244,6 +253,7 @@ impl Group {
             code: merged(code).into_iter().map(row).collect(),
             children: merged(children).into_iter().map(|(key, total)| (key, time(total))).collect(),
             elsewhere: Total { count: 0, ..self.calls.known(off_cpu).without(&known.known(off_cpu)) },
+            own_error_ns: error_of_part(own_error_ns, own_ns, longest_ns),
         }
     }
 }

@@ -6,10 +6,11 @@ use std::io::{BufWriter, Write, stdout};
 use analyzer::ledger::{Groups, Slow};
 use analyzer::{Analysis, CallId, CodeDetail, CodeRequest, OwnCode, Request};
 use anyhow::{Context, Result};
+use model::FunctionId;
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
-use crate::exit::Exit;
+use crate::exit::{Exit, failure};
 use crate::explain_command;
 use crate::explain_config::{AnnotateConfig, SlowCalls};
 use crate::filter::Percentile;
@@ -33,6 +34,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
             messages::warn("no call was seen from its entry to its end");
             return Ok(Exit::Nothing);
         }
+        check_seen(opened, function, &groups)?;
         let listing = instructions::list(opened.image, function, &groups);
         let lines = lines::lines(opened.image, &listing);
         let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
@@ -57,6 +59,26 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         Ok(Exit::Done)
     })
+}
+
+/// # Errors
+/// Only calls were seen, and not what they executed.
+fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> Result<()> {
+    if !is_outside_of_filter(opened.surroundings().has_ip_filter, groups) {
+        return Ok(());
+    }
+    let name = opened.image.function_name(function);
+    let message = format!(
+        "the code of {name} is outside of the IP filter of this recording, so what it executed is not known: \
+         record with -i -f '{name}', or without -i"
+    );
+    Err(failure(Exit::NotPossible, message))
+}
+
+/// Calls by code in the IP filter of a function outside of it are seen. None of its lines may then look as if
+/// it was never executed.
+fn is_outside_of_filter(has_ip_filter: bool, groups: &[OwnCode]) -> bool {
+    has_ip_filter && groups.iter().all(|group| group.code.is_empty())
 }
 
 /// The calls that are compared.
@@ -93,4 +115,22 @@ fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&Chosen>) -> 
     opened.decode(&mut analysis)?;
     let (_, of_functions) = analysis.finish_with_code();
     Ok(of_functions.into_iter().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyzer::{CodeBegin, CodeRow, Place, TimeRow, Total};
+
+    #[test]
+    fn code_outside_of_the_filter_is_not_code_that_was_never_executed() {
+        let (unseen, mut seen) = (OwnCode::default(), OwnCode::default());
+        let (start, begin) =
+            (Place { object: model::ObjectId(1), svma: model::Svma(0x10) }, CodeBegin::Entry);
+        let time = TimeRow { total: Total::default(), error_ns: 0 };
+        seen.code.push(CodeRow { start, begin, end: None, time });
+        assert!(is_outside_of_filter(true, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(false, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(true, &[unseen, seen]));
+    }
 }

@@ -154,6 +154,11 @@ impl ReportConfig {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));
         }
+        if query.code_block && query.calls.functions.is_empty() && !query.calls.regions.is_empty() {
+            let message = "-c lists the code blocks of functions, not of regions: leave it out, or name the \
+                           function that the region is in with -f FUNC";
+            return Err(failure(Exit::Usage, message));
+        }
         if query.counters.is_asked() {
             check_counters(&query.calls)?;
         }
@@ -408,7 +413,7 @@ fn kernel_options(args: KernelArgs, input: &Path) -> Result<KernelOptions> {
 /// # Errors
 /// Wrong usage.
 pub(crate) fn check_counters(calls: &CallsArgs) -> Result<()> {
-    let message = if calls.functions.is_empty() {
+    let message = if calls.names_nothing() {
         "--counters and --by count what the calls of a function execute: name it with -f FUNC"
     } else if calls.decoder == DecoderChoice::Libipt {
         "--counters: libipt does not say what was executed between two branches; leave out --decoder libipt"

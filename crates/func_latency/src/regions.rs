@@ -1,8 +1,9 @@
 //! From the regions of the command line to pseudo-functions of the image.
 
 use anyhow::Result;
+use decoder::disassemble;
 use image::{Image, MarkError, Query};
-use model::Mark;
+use model::{Avma, Mark, Svma};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
@@ -45,6 +46,12 @@ fn marks(
                 found.at.iter().map(|(object, svma)| image.site_name_at(*object, *svma)).collect();
             messages::note(format!("'{text}' is {} instructions: {}", at.len(), messages::list(&at)));
         }
+        if found.at.iter().any(|mark| is_inside_of_instruction(image, *mark)) {
+            messages::warn(format!(
+                "--region {region}: '{text}' is inside of an instruction, and no thread comes to it: `objdump -d` \
+                 shows where instructions begin"
+            ));
+        }
         if found.has_semaphore {
             messages::note(format!(
                 "'{text}' has a semaphore: most programs pass by such a probe until a tracer of probes sets that"
@@ -52,4 +59,16 @@ fn marks(
         }
     }
     Ok(found.at)
+}
+
+/// An instruction of its function begins before a place, and ends after it.
+fn is_inside_of_instruction(image: &Image, (object, svma): Mark) -> bool {
+    let code = image.function_code(image.function_at_place(object, svma).id);
+    let is_of =
+        |start: Svma, bytes: &[u8]| (start.0..start.0.saturating_add(bytes.len() as u64)).contains(&svma.0);
+    let Some((start, _, bytes)) = code.into_iter().find(|(start, _, bytes)| is_of(*start, bytes)) else {
+        return false;
+    };
+    let before = disassemble(Avma(start.0), bytes).take_while(|instruction| instruction.ip.0 < svma.0);
+    before.last().is_some_and(|last| last.ip.0 + u64::from(last.len) > svma.0)
 }

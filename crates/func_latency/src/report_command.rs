@@ -9,7 +9,7 @@ use analyzer::{
 };
 use anyhow::{Context, Result};
 use image::Image;
-use model::{FunctionId, Recording};
+use model::{FunctionId, FunctionLookup, Recording};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -178,6 +178,9 @@ fn analyse(
         analysis = analysis.giving_rows_to(rows);
     }
     if config.code_blocks {
+        if opened.image.regions().next().is_some() {
+            messages::note("-c lists code blocks of functions only, not of regions");
+        }
         let of_all = Box::new(|_: &_| Some(0));
         analysis =
             analysis.with_code(CodeRequest { detail: CodeDetail::Blocks, groups: 1, group_of: of_all });
@@ -185,6 +188,7 @@ fn analyse(
     opened.analyse(analysis.digester(), &mut analysis)?;
     let (report, code) = analysis.finish_with_code();
     let of_each = report.functions.iter().map(|function| function.id).zip(code.into_iter().flatten());
+    let of_each = of_each.filter(|(id, _)| opened.image.region(*id).is_none());
     Ok(Analysed { code_blocks: of_each.collect(), report, violations: Vec::new() })
 }
 

@@ -132,7 +132,7 @@ fn chosen(found: Vec<FunctionRuns>, asked: &[String], files: &[PathBuf]) -> Resu
 
 /// The calls of each function of `-f` in a recording.
 fn of_recording(path: &Path, args: &CallsArgs, command: &str) -> Result<Vec<(String, Run)>> {
-    if args.functions.is_empty() {
+    if args.names_nothing() {
         return Err(failure(Exit::Usage, NO_FUNCTION));
     }
     let config = CallsConfig::new(path.to_owned(), args.clone())?;

@@ -650,6 +650,51 @@ fn code_blocks_are_the_own_time_from_call_to_call() {
     assert!(!json.contains("code_blocks"), "{json}");
 }
 
+/// Both had listed what a region executed as code outside of the function, or not known.
+#[test]
+fn code_is_listed_of_functions_and_not_of_regions() {
+    let directory = recorded("code-of-regions");
+    let (_, stderr) = check(&directory, &["annotate", "--region", "a=f..f"], 2);
+    assert!(stderr.contains("name the function that the region is in with -f FUNC"), "{stderr}");
+    let (_, stderr) = check(&directory, &["report", "-c", "--region", "a=f..f"], 2);
+    assert!(stderr.contains("-c lists the code blocks of functions, not of regions"), "{stderr}");
+    let (text, stderr) = check(&directory, &["report", "-c", "--region", "a=f..f", "-f", "f"], 0);
+    assert!(text.contains("Code blocks of [f]") && !text.contains("Code blocks of [a]"), "{text}");
+    assert!(stderr.contains("note: -c lists code blocks of functions only, not of regions"), "{stderr}");
+}
+
+/// They had wanted a function.
+#[test]
+fn regions_alone_have_counters() {
+    let directory = recorded("counters-of-regions");
+    let of = |words: &[&str]| {
+        let words = [&["report", "--counters", "--format", "json"], words].concat();
+        let json: serde_json::Value = serde_json::from_str(&check(&directory, &words, 0).0).unwrap();
+        json["functions"][0]["counters"].clone()
+    };
+    let of_function = of(&["-f", "f"]);
+    assert!(of_function.is_object(), "{of_function}");
+    assert_eq!(of(&["--region", "a=f..f"]), of_function);
+}
+
+/// That no call was seen was all that it said.
+#[test]
+fn a_place_inside_of_an_instruction_is_warned_of() {
+    let directory = recorded("inside-of-instruction");
+    let warning = "'outer+1' is inside of an instruction, and no thread comes to it";
+    let (_, stderr) = check(&directory, &["report", "--region", "a=outer+1..outer+5"], 1);
+    assert!(stderr.contains(warning) && !stderr.contains("'outer+5'"), "{stderr}");
+}
+
+/// `stat` had wanted a function, too.
+#[test]
+fn recordings_are_runs_of_a_region() {
+    let directory = recorded("stat-of-regions");
+    std::fs::copy(directory.join("perf.data"), directory.join("other.data")).unwrap();
+    let (text, _) = check(&directory, &["stat", "perf.data", "other.data", "--region", "a=f..f"], 0);
+    assert!(text.contains("[a]"), "{text}");
+}
+
 /// All had said `func_latency/1`, which none was.
 #[test]
 fn help_names_the_schema_that_is_written() {

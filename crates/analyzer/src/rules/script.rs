@@ -423,7 +423,7 @@ pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
     let (_, of_functions) = analysis.finish_with_code();
-    let OwnCode { code, children, elsewhere, .. } = &of_functions[0][0];
+    let OwnCode { code, children, elsewhere, own_error_ns, .. } = &of_functions[0][0];
     let times = |time: &TimeRow| format!("x{} {} ns", time.total.count, time.total.sum_ns);
     let code = code.iter().map(|row| {
         let end = row.end.map_or("?".to_owned(), |end| {
@@ -442,7 +442,8 @@ pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
         )
     });
     let rest = (elsewhere.sum_ns > 0).then(|| format!("elsewhere {} ns", elsewhere.sum_ns));
-    code.chain(children).chain(rest).collect()
+    let error = (*own_error_ns > 0).then(|| format!("own error {own_error_ns} ns"));
+    code.chain(children).chain(rest).chain(error).collect()
 }
 
 /// Events that come one by one, and those of which runs are analysed ahead, make the same report.

@@ -64,11 +64,14 @@ impl Whole {
     #[must_use]
     pub fn of(code: &OwnCode) -> Self {
         let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+        let of_parts_ns = sum(&mut code.code.iter().map(|row| row.time.error_ns));
+        // What one part has too much another one lacks: the whole is better known than its parts.
+        let of_whole_ns = (code.elsewhere.sum_ns == 0).then_some(code.own_error_ns);
         Self {
             calls: code.calls.count,
             latency_ns: code.calls.sum_ns,
             own_ns: sum(&mut code.code.iter().map(|row| row.time.total.sum_ns)),
-            own_error_ns: sum(&mut code.code.iter().map(|row| row.time.error_ns)),
+            own_error_ns: of_whole_ns.map_or(of_parts_ns, |ns| ns.min(of_parts_ns)),
             inside_ns: sum(&mut code.children.iter().map(|(_, time)| time.total.sum_ns)),
             elsewhere_ns: code.elsewhere.sum_ns,
             off_cpu_ns: code.calls.off_cpu_ns,
@@ -115,7 +118,8 @@ fn share(time: &TimeRow, number: usize, parts: usize) -> Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::Total;
+    use analyzer::{CodeBegin, CodeRow, Place, Total};
+    use model::{ObjectId, Svma};
 
     #[test]
     fn shares_are_even_and_add_up() {
@@ -125,5 +129,18 @@ mod tests {
         assert_eq!(shares.iter().map(|one| one.own_ns).collect::<Vec<_>>(), [2, 3, 2, 3]);
         assert_eq!(shares.iter().map(|one| one.own_error_ns).sum::<u64>(), 7);
         assert_eq!(shares.iter().map(|one| one.off_cpu_ns).sum::<u64>(), 1);
+    }
+
+    /// The error was the sum of those of straight code: ten times what a report has for `*self`.
+    #[test]
+    fn the_whole_is_known_as_well_as_in_a_report() {
+        let place = |svma| Place { object: ObjectId(1), svma: Svma(svma) };
+        let time = |sum_ns, error_ns| TimeRow { total: Total { sum_ns, ..Total::default() }, error_ns };
+        let row =
+            |svma| CodeRow { start: place(svma), begin: CodeBegin::Jump, end: None, time: time(50, 20) };
+        let code = OwnCode { code: vec![row(0x10), row(0x20)], own_error_ns: 7, ..OwnCode::default() };
+        assert_eq!(Whole::of(&code).own_error_ns, 7);
+        let elsewhere = Total { sum_ns: 1, ..Total::default() };
+        assert_eq!(Whole::of(&OwnCode { elsewhere, ..code }).own_error_ns, 40, "the rest of the whole");
     }
 }

@@ -7,11 +7,14 @@ use super::{Groups, View};
 use crate::listing::lines::Line;
 use crate::listing::{Callees, Spent, Whole};
 use crate::render::names::{callee_name, file_name};
-use crate::render::table::{Align, Table};
+use crate::render::table::{Align, Table, wrapped};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
 
 /// Callees that a row names.
 const NAMED: usize = 2;
+
+/// Columns of sentences.
+const TEXT_COLUMNS: usize = 100;
 
 /// Characters of a source line that are shown.
 const TEXT_MAX: usize = 60;
@@ -49,17 +52,28 @@ fn write_whole(out: &mut dyn Write, groups: Groups<'_>, name: &str, whole: &Whol
     };
     let elsewhere = match elsewhere_ns {
         0 => String::new(),
-        ns => format!(", {} in code that is not known", duration(ns)),
+        ns => format!(", {} in code that was not traced or is not known", duration(ns)),
     };
-    writeln!(
-        out,
-        "  {which}{}, {}: {} in its own code (of each call +- {} at most), {} in what it calls{elsewhere}",
+    let text = format!(
+        "{which}{}, {}: {} in its own code (of each call +- {} at most), {} in what it calls{elsewhere}",
         counted(calls, "call"),
         duration(latency_ns),
         duration(own_ns),
         mean_duration(own_error_ns as f64 / calls.max(1) as f64),
         duration(inside_ns),
-    )
+    );
+    write_wrapped(out, &text, "    ")
+}
+
+/// Writes a sentence, indented by two, into lines of at most [`TEXT_COLUMNS`]; those after the first begin
+/// with `indent`.
+fn write_wrapped(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()> {
+    let mut begin = "  ";
+    for line in wrapped(text, TEXT_COLUMNS - indent.len()) {
+        writeln!(out, "{begin}{line}")?;
+        begin = indent;
+    }
+    Ok(())
 }
 
 fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
@@ -130,7 +144,8 @@ impl Listed<'_> {
         self.rest();
         let named = self.named(callees);
         let is_said = named.is_empty() || name.ends_with(&named);
-        let note = (!is_said).then(|| format!("calls {named}"));
+        let depth = name.len() - name.trim_start().len();
+        let note = (!is_said).then(|| format!("{}calls {named}", " ".repeat(depth)));
         let mut cells = vec![name];
         match (spent, &self.view.listing.groups[..]) {
             ([slow, typical], [of_slow, of_typical]) => {
@@ -160,7 +175,9 @@ impl Listed<'_> {
     fn rest(&mut self) {
         let what = if self.view.lines.is_some() { "line" } else { "instruction" };
         if self.left_out > 0 {
-            let name = format!("  ({} not executed)", counted(self.left_out, what));
+            let is_unseen = self.view.listing.groups.iter().any(|whole| whole.elsewhere_ns > 0);
+            let not = if is_unseen { "not seen" } else { "not executed" };
+            let name = format!("  ({} {not})", counted(self.left_out, what));
             let blank = titles(self.view).len() - 1;
             self.table.row([vec![name], vec![String::new(); blank]].concat());
             self.left_out = 0;
@@ -218,17 +235,19 @@ fn write_notes(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
             names.map(|(kind, function)| callee_name(view.names, *kind, *function)).collect();
         writeln!(out, "\n  At no known place: {} in {}", sums.join(" and "), names.join(", "))?;
     }
-    let estimated = |group: usize| -> u64 {
-        let of_lines = view.lines.map(|lines| lines.iter().map(|line| &line.spent).collect::<Vec<_>>());
-        let all = of_lines.unwrap_or_else(|| listing.instructions.iter().map(|one| &one.spent).collect());
-        all.iter().filter_map(|spent| spent.get(group)).map(|spent| spent.estimated_ns).sum()
+    let spent: Vec<_> = match view.lines {
+        Some(lines) => lines.iter().flat_map(|line| &line.spent).collect(),
+        None => listing.instructions.iter().flat_map(|one| &one.spent).collect(),
     };
+    let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+    let estimated_ns = sum(&mut spent.iter().map(|spent| spent.estimated_ns));
+    let own_ns = sum(&mut listing.groups.iter().map(|whole| whole.own_ns));
     let what = if view.lines.is_some() { "lines" } else { "instructions" };
-    let whole = listing.groups.first().copied().unwrap_or_default();
-    let part = percent(share(estimated(0), whole.own_ns));
-    writeln!(
-        out,
-        "\n  Executions are exact. Of straight code between two branches only the time as a whole is known: {what}\n  \
-         in it have an even share by instructions. {part} % of self is such a share, an estimate."
-    )
+    let text = format!(
+        "Executions are exact. Of straight code between two branches only the time as a whole is known: {what} \
+         in it have an even share by instructions. {} % of self is such a share, an estimate.",
+        percent(share(estimated_ns, own_ns)),
+    );
+    writeln!(out)?;
+    write_wrapped(out, &text, "  ")
 }

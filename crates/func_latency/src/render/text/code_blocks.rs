@@ -12,8 +12,14 @@ use crate::render::units::{duration, grouped, mean_duration, percent, share};
 
 const BAR: usize = 20;
 
+/// Where the rest of the time is, in words.
+const UNSEEN: &str = "in code that was not traced or is not known";
+
 pub(super) fn write(out: &mut dyn Write, view: &View<'_>, code: &OwnCode, width: usize) -> io::Result<()> {
     let blocks = blocks(view.names, code);
+    if blocks.is_empty() {
+        return writeln!(out, "  none is known: {} {UNSEEN}", duration(code.elsewhere.sum_ns));
+    }
     let sum_ns = |block: &Block| block.time.total.sum_ns;
     let whole = blocks.iter().map(sum_ns).fold(code.elsewhere.sum_ns, u64::saturating_add);
     let most = blocks.iter().map(sum_ns).max().unwrap_or(0);
@@ -50,7 +56,7 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, code: &OwnCode, width:
     table.write(out, width)?;
     left_out.write(out, "the time")?;
     if code.elsewhere.sum_ns > 0 {
-        writeln!(out, "  and {} in code that is not known", duration(code.elsewhere.sum_ns))?;
+        writeln!(out, "  and {} {UNSEEN}", duration(code.elsewhere.sum_ns))?;
     }
     Ok(())
 }
