@@ -6,6 +6,7 @@
 
 pub mod agreement;
 pub mod child_rows;
+pub mod counted;
 pub mod fixture;
 pub mod pipeline;
 pub mod rows;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analyzer::{CheckedAnalysis, Report, Request, Surroundings, TreeSink};
+use analyzer::{CheckedAnalysis, CountersAsked, Report, Request, Surroundings, TreeSink};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
 use model::{Avma, DigestSink, Digester, EventSink, FunctionId, Recording, Schedule};
@@ -130,9 +130,24 @@ impl<'a> Opened<'a> {
         functions: &[FunctionId],
         options: &DecodeOptions,
     ) -> Report {
-        let around = Surroundings::of(&self.recording, &self.schedule, &self.image);
         let request = Request { functions: functions.to_vec(), ..Request::default() };
-        let mut analysis = CheckedAnalysis::new(&request, around);
+        self.report(&request, decoder, options)
+    }
+
+    /// Reports on functions and what their calls executed.
+    ///
+    /// # Panics
+    /// As [`Self::analyse`].
+    #[must_use]
+    pub fn analyse_counters(&self, functions: &[FunctionId], options: &DecodeOptions) -> Report {
+        let counters = Some(CountersAsked { kernel: false });
+        let request = Request { functions: functions.to_vec(), counters, ..Request::default() };
+        self.report(&request, Box::new(OwnDecoder::default()), options)
+    }
+
+    fn report(&self, request: &Request, decoder: Box<dyn SegmentDecoder>, options: &DecodeOptions) -> Report {
+        let around = Surroundings::of(&self.recording, &self.schedule, &self.image);
+        let mut analysis = CheckedAnalysis::new(request, around);
         self.decode_with(decoder, options, &mut analysis);
         let (report, violations) = analysis.finish();
         assert!(violations.is_empty(), "{violations:#?}");

@@ -7,6 +7,7 @@ use analyzer::{CallRow, Caller, FunctionReport, Place};
 use model::{Avma, CodeSource as _, FunctionLookup as _, Ns, Pid, Tid};
 use tracegen::truth::calls::{Calls, Entered, Row, Status};
 
+use crate::counted::counted_difference;
 use crate::pipeline::Opened;
 
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no
@@ -185,7 +186,7 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")
     } else {
-        None
+        ours.counted.and_then(|counted| counted_difference(&counted, truth.ran))
     }
 }
 

@@ -112,7 +112,8 @@ fn tell(base: &Side, these: &Side, format: Format, fail_above: Option<FailAbove>
 pub(crate) fn verdict(comparison: &Comparison, fail_above: Option<FailAbove>) -> Exit {
     let Some(fail_above) = fail_above else { return Exit::Done };
     if let Some(why) = fail_above.untold(comparison) {
-        messages::warn(format!("--fail-above of {} cannot be told: it {why}", fail_above.figure.name()));
+        let figure = fail_above.figure.name();
+        messages::warn(format!("--fail-above of {figure} cannot be told: {figure} {why}"));
     }
     if fail_above.fails(comparison) { Exit::Nothing } else { Exit::Done }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 
 use analyzer::ledger::{Compared, LeftOut};
 use analyzer::{SliceKind, Status};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
 use crate::config::{RowsFile, RowsForm};
@@ -56,6 +56,10 @@ fn gather(file: &RowsFile) -> Result<Vec<(String, Run)>> {
         }
         RowsForm::Csv => {
             let mut rows = csv::Reader::from_reader(BufReader::new(input));
+            let titles = rows.headers().ok().context(NO_ROW).context("line 1")?;
+            if !titles.is_empty() && !titles.iter().any(|title| title == "function") {
+                return Err(anyhow!(NO_ROW).context("line 1"));
+            }
             for (number, row) in (2..).zip(rows.deserialize()) {
                 row.ok().context(NO_ROW).and_then(&mut take).with_context(|| format!("line {number}"))?;
             }
@@ -171,6 +175,8 @@ mod tests {
         };
         check(RowsForm::Csv, &format!("{HEADER}1-0,f,20,3,,complete\n1-0,f,20,3,,done\n"), 3);
         check(RowsForm::Csv, "id,function\n1-0,f\n", 2);
+        check(RowsForm::Csv, "junk\n", 1);
+        check(RowsForm::Csv, "\u{0}\u{1}\n", 1);
         check(RowsForm::JsonLines, "{}\n", 1);
         check(RowsForm::JsonLines, "\n", 1);
     }

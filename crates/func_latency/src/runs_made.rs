@@ -85,6 +85,9 @@ pub(crate) fn make(runners: &[Runner<'_>], repeat: RepeatArgs) -> Result<Made> {
         for runner in in_turn(runners, number) {
             messages::note(format!("{}: run {} of {runs}", runner.name, number + 1));
             if run(runner, &rows_of_run(runner.rows, number, runs))?.is_interrupted {
+                if number > 0 {
+                    messages::warn(format!("interrupted: {number} of {runs} runs were made"));
+                }
                 return Ok(Made::Interrupted { whole: number });
             }
         }
@@ -106,10 +109,7 @@ pub(crate) fn read_made(
     let whole = match made {
         Made::All => runs,
         Made::Interrupted { whole: 0 } => return Err(failure(Exit::Nothing, "interrupted in the first run")),
-        Made::Interrupted { whole } => {
-            messages::warn(format!("interrupted: {whole} of {runs} runs were made"));
-            whole
-        }
+        Made::Interrupted { whole } => whole,
     };
     let paths: Vec<PathBuf> = (0..whole).map(|number| rows_of_run(directory, number, runs)).collect();
     // All that was recorded is what was asked for, by names that may be patterns.

@@ -88,8 +88,8 @@ fn ten_runs_that_are_slower_fail_and_the_same_do_not() {
     check(&directory, &["diff", "a", "slower", "--fail-above", "20%"], 0);
     let (text, said) =
         check(&directory, &["diff", "a", "slower", "--fail-above", "5", "--quantile", "p99.9"], 0);
-    assert!(text.contains("--fail-above 5%, of p99.9: it cannot be told"), "{text}");
-    assert!(said.contains("cannot be told: it needs 1,000 calls in each run"), "{said}");
+    assert!(text.contains("--fail-above 5%, of p99.9: whether B is slower by more cannot be told"), "{text}");
+    assert!(said.contains("cannot be told: p99.9 needs 1,000 calls in each run"), "{said}");
 }
 
 /// Outliers rule the means, and said that nothing differed.
@@ -112,6 +112,34 @@ fn a_median_of_133_and_one_of_153_ns_differ_in_two_thousand_calls() {
     for figure in ["mean", "p50", "p90", "p99"] {
         assert_eq!(verdict(&same, figure), "may_be_chance", "{figure}: {same:#}");
     }
+}
+
+/// Of probes that cost more than a call: all that is known of its time is an upper bound.
+#[test]
+fn times_of_zero_are_not_alike_but_unknown() {
+    let directory = scratch("zeros");
+    let row = r#"{"function":"f","error_ns":870,"off_cpu_ns":0,"status":"complete","latency_ns":0}"#;
+    for set in ["a", "b"] {
+        std::fs::create_dir(directory.join(set)).unwrap();
+        for number in 1..=8 {
+            std::fs::write(
+                directory.join(set).join(format!("run-{number}.jsonl")),
+                format!("{row}\n").repeat(20),
+            )
+            .unwrap();
+        }
+    }
+    let (text, said) = check(&directory, &["diff", "a", "b", "--fail-above", "5%"], 0);
+    assert!(text.contains("is 0 ns in both: less than its error"), "{text}");
+    let limit =
+        "mean, p50, p90: no more than the errors of the times: what is known is < 871 ns, 871 ns, 871 ns";
+    assert!(text.contains(&format!("  A: {limit}")) && text.contains(&format!("  B: {limit}")), "{text}");
+    assert!(said.contains("--fail-above of p50 cannot be told: p50 is 0 ns in both"), "{said}");
+    let document = json(&directory, &["diff", "a", "b"], 0);
+    assert_eq!(verdict(&document, "p50"), "no_ratio");
+    assert_eq!(document["figures"][1]["change_percent"], Value::Null, "{document:#}");
+    let (text, _) = check(&directory, &["stat", "a"], 0);
+    assert!(text.contains(&format!("  {limit}")), "{text}");
 }
 
 #[test]
@@ -139,7 +167,7 @@ fn what_cannot_be_repeated_or_compared_is_said() {
     for (words, code, says) in [
         (&["diff", "a.jsonl", "a.jsonl", "-f", "other"][..], 2, "no call of 'other' is in a.jsonl"),
         (&["diff", "a.jsonl", "empty"], 4, "empty: no runs: neither .jsonl nor .csv"),
-        (&["diff", "a.jsonl", "bad.csv"], 4, "bad.csv: line 2: no row as report --rows writes it"),
+        (&["diff", "a.jsonl", "bad.csv"], 4, "bad.csv: line 1: no row as report --rows writes it"),
         (&["diff", "a.jsonl", "none.csv"], 4, "none.csv: No such file"),
         (&["compare", "-f", "f", "--", "a"], 2, "compare takes two lines of a shell"),
         (&["compare", "-r", "6", "--fail-above", "1%", "-f", "f", "--", "a", "b"], 2, "-r 7 or more can"),

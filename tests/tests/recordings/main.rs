@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod annotate;
+mod call_counters_match_truth;
 mod counters_match_truth;
 mod damage;
 mod decode_matches_truth;

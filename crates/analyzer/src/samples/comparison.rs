@@ -39,6 +39,8 @@ pub enum Missing {
     Runs(usize),
     /// So many calls of each are needed: in each run, where there are several.
     Calls(usize),
+    /// Both have samples of 0 ns: their ratio says nothing, as times below their error may be 0.
+    Ratio,
 }
 
 /// A figure in both sets.
@@ -65,6 +67,8 @@ pub enum Verdict {
     MayBeChance,
     /// There are too few runs or calls to tell.
     TooFew,
+    /// Both have times of 0 ns.
+    NoRatio,
 }
 
 impl FigureChange {
@@ -72,7 +76,8 @@ impl FigureChange {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match &self.change {
-            Err(_) => Verdict::TooFew,
+            Err(Missing::Ratio) => Verdict::NoRatio,
+            Err(Missing::Runs(_) | Missing::Calls(_)) => Verdict::TooFew,
             Ok(change) if change.is_more() => Verdict::Slower,
             Ok(change) if change.is_less() => Verdict::Faster,
             Ok(_) => Verdict::MayBeChance,
@@ -177,7 +182,12 @@ fn change(figure: Figure, [these, base]: [&dyn Sampled; 2]) -> FigureChange {
         [Ok(these_samples), Ok(base_samples)] => {
             let each = LEVEL / Figure::ALL.len() as f64;
             let change = Change::of(&these_samples, &base_samples, each);
-            change.map_err(|TooFew { needed }| these.missing(figure, needed))
+            let have_zeros = [&these_samples, &base_samples].map(|samples| samples.contains(&0.0));
+            match change {
+                Err(TooFew { needed }) => Err(these.missing(figure, needed)),
+                Ok(_) if have_zeros == [true; 2] => Err(Missing::Ratio),
+                Ok(change) => Ok(change),
+            }
         }
         [Err(missing), _] | [_, Err(missing)] => Err(missing),
     };
@@ -253,6 +263,17 @@ mod tests {
         let alarms = (0..100).filter(|_| compared(1.0).iter().any(is_alarm)).count();
         let found = (0..100).filter(|_| compared(1.05)[1] == Verdict::Slower).count();
         assert!(alarms <= 1 && found >= 90, "{alarms} false alarms, {found} found");
+    }
+
+    /// Probes that cost more than a call leave times of 0 ns: two of them are no proof that nothing changed.
+    #[test]
+    fn times_of_zero_have_no_ratio() {
+        let zeros = vec![vec![0; 100]; 10];
+        let comparison = of_runs(&zeros, &zeros);
+        let median = comparison.figure(Figure::P50).unwrap();
+        assert_eq!((median.change, median.verdict()), (Err(Missing::Ratio), Verdict::NoRatio));
+        let slower = of_runs(&vec![vec![500; 100]; 10], &zeros);
+        assert_eq!(slower.figure(Figure::P50).unwrap().verdict(), Verdict::Slower, "no order is by chance");
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub(super) struct Counting<'a> {
     next_cyc: u64,
     /// User code is traced, since as many cycles of the segment; none: it is not.
     on_since: Option<u64>,
+    /// Up to the first CYC packet after a loss, which also counts what passed in the loss: as many cycles at
+    /// most may have passed since the loss.
+    after_loss: u64,
     /// Up to where it was traced last: what was counted in the stretch.
     before: u64,
     unsure: u64,
@@ -50,6 +53,7 @@ impl<'a> Counting<'a> {
             all,
             next_cyc: bounds.next_cyc.unwrap_or(0),
             on_since: bounds.begins_in_code.then_some(0),
+            after_loss: 0,
             before: 0,
             unsure: 0,
             last: 0,
@@ -74,7 +78,10 @@ impl<'a> Counting<'a> {
         };
         self.last = at[1];
         let (before, since) = self.on_since.map_or((self.before, u64::MAX), |since| (self.before, since));
-        let [lo, point, hi] = at.map(|at| before + at.saturating_sub(since));
+        let [lo, point, mut hi] = at.map(|at| before + at.saturating_sub(since));
+        if self.after_loss > 0 && at[0] < since {
+            hi = hi.max(before + self.after_loss);
+        }
         // An estimate is never before that of the event before.
         self.point = point.max(self.point);
         let counted = Cycles { lo, point: self.point, hi: hi.max(self.point), unsure: self.unsure };
@@ -91,14 +98,15 @@ impl<'a> Counting<'a> {
         match event {
             TraceEvent::Branch(BranchEvent { transfer: Transfer::Start { to, after_gap }, .. }) => {
                 if to.ip.is_kernel() {
-                    self.on_since = None;
+                    (self.on_since, self.after_loss) = (None, 0);
                     return;
                 }
                 // After a loss the next CYC packet also counts what passed in it.
                 let after = self.cycles.as_mut().filter(|_| *after_gap).map(|cycles| cycles.after(slot));
                 let since = after.unwrap_or(at);
                 self.on_since = Some(since);
-                self.unsure += width + since.saturating_sub(at);
+                self.after_loss = since.saturating_sub(at);
+                self.unsure += width + self.after_loss;
             }
             _ => {
                 self.met_gap |= matches!(event, TraceEvent::Gap(_));
@@ -112,7 +120,7 @@ impl<'a> Counting<'a> {
         let cycles = self.cycles.is_some().then(|| {
             let end = if is_last { self.all } else { self.last };
             let point = self.before + self.on_since.map_or(0, |since| end.saturating_sub(since));
-            self.on_since = self.on_since.map(|_| end);
+            self.on_since = self.on_since.map(|since| since.max(end));
             Cycles { lo: point, point, hi: point, unsure: self.unsure }
         });
         (self.before, self.unsure, self.point, self.met_gap) = (0, 0, 0, false);
@@ -126,6 +134,7 @@ impl<'a> Counting<'a> {
 
     /// User code is not traced any more, since one of `width` cycles.
     fn end(&mut self, counted: u64, width: u64) {
+        self.after_loss = 0;
         if self.on_since.take().is_some() {
             self.before = counted;
             self.unsure += width;

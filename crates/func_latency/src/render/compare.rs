@@ -7,7 +7,7 @@ use analyzer::samples::{Comparison, Figure, FigureChange, FigureOfSet, LEVEL, Mi
 use serde::Serialize;
 
 use super::ledger::text::left_out;
-use super::runs::{FunctionRuns, Run, RunEntry, mean_and_deviation};
+use super::runs::{FunctionRuns, Run, RunEntry, below_errors, error_of, mean_and_deviation};
 use super::table::{Align, Table};
 use super::units::{counted, grouped, mean_duration, signed_percent};
 
@@ -124,6 +124,11 @@ pub(super) fn write_figures(
         table.row(cells);
     }
     table.write(out, width)?;
+    for (letter, runs) in [("A", sides[0]), ("B", sides[1])] {
+        if let Some(line) = below_errors(runs) {
+            writeln!(out, "  {letter}: {line}")?;
+        }
+    }
     comparison.figures.iter().try_for_each(|change| write_errors(out, change, sides))
 }
 
@@ -133,7 +138,7 @@ fn interval(change: &FigureChange, samples: SamplesOf) -> [String; 3] {
         Verdict::Slower => "B is slower",
         Verdict::Faster => "B is faster",
         Verdict::MayBeChance => "may be chance",
-        Verdict::TooFew => "",
+        Verdict::TooFew | Verdict::NoRatio => "",
     };
     match change.change {
         Ok(of) => [
@@ -147,6 +152,7 @@ fn interval(change: &FigureChange, samples: SamplesOf) -> [String; 3] {
 
 fn missing_text(missing: Missing, samples: SamplesOf) -> String {
     match (missing, samples) {
+        (Missing::Ratio, _) => "is 0 ns in both: less than its error".to_owned(),
         (Missing::Runs(runs), _) => format!("needs {} of each", counted(runs as u64, "run")),
         (Missing::Calls(calls), SamplesOf::Runs) => {
             format!("needs {} in each run", counted(calls as u64, "call"))
@@ -176,11 +182,6 @@ fn write_errors(out: &mut dyn Write, change: &FigureChange, [base, these]: [&[Ru
     )
 }
 
-/// The most by which errors of the times may move a figure: the mean of the runs.
-fn error_of(runs: &[Run], figure: Figure) -> f64 {
-    runs.iter().map(|run| run.error_of(figure)).sum::<f64>() / runs.len().max(1) as f64
-}
-
 /// Writes whether the comparison fails.
 ///
 /// # Errors
@@ -194,9 +195,9 @@ pub(super) fn write_fail_above(
     let verdict = if fail_above.fails(comparison) {
         "B is slower by more"
     } else if fail_above.untold(comparison).is_some() {
-        "it cannot be told"
+        "whether B is slower by more cannot be told"
     } else {
-        "it is not known to be"
+        "B is not known to be slower by more"
     };
     writeln!(out, "\n--fail-above {percent}%, of {figure}: {verdict}")
 }
@@ -213,7 +214,7 @@ pub(super) struct FigureEntry {
     low_percent: Option<f64>,
     high_percent: Option<f64>,
     verdict: &'static str,
-    /// Null: there is enough.
+    /// Null: there is enough, or no number would be.
     needed: Option<Needed>,
 }
 
@@ -282,10 +283,12 @@ pub(super) fn figure_entries(comparison: &Comparison, [base, these]: [&[Run]; 2]
                 Verdict::Faster => "faster",
                 Verdict::MayBeChance => "may_be_chance",
                 Verdict::TooFew => "too_few",
+                Verdict::NoRatio => "no_ratio",
             },
-            needed: change.change.err().map(|missing| match missing {
-                Missing::Runs(count) => Needed { count, of: "runs" },
-                Missing::Calls(count) => Needed { count, of: "calls" },
+            needed: change.change.err().and_then(|missing| match missing {
+                Missing::Runs(count) => Some(Needed { count, of: "runs" }),
+                Missing::Calls(count) => Some(Needed { count, of: "calls" }),
+                Missing::Ratio => None,
             }),
         }
     };

@@ -59,6 +59,31 @@ impl FunctionRuns {
     }
 }
 
+/// The most by which errors of the times may move a figure: the mean of the runs.
+pub(super) fn error_of(runs: &[Run], figure: Figure) -> f64 {
+    runs.iter().map(|run| run.error_of(figure)).sum::<f64>() / runs.len().max(1) as f64
+}
+
+/// Names the figures that are no more than the errors of the times, as a mean of the runs: `p50, p90: no more
+/// than the errors of the times: true values are below 870 ns, 1.20 us`.
+pub(super) fn below_errors(runs: &[Run]) -> Option<String> {
+    let stats: Vec<Stats> = runs.iter().map(Run::stats).collect();
+    let is_known = |figure: &Figure| stats.iter().all(|stats| stats.count >= figure.least_calls() as u64);
+    let (mut names, mut limits) = (Vec::new(), Vec::new());
+    for figure in Figure::ALL.into_iter().filter(is_known) {
+        let values = stats.iter().filter_map(|stats| Some(figure.of(&stats.spread?)));
+        let value = values.sum::<f64>() / runs.len().max(1) as f64;
+        let error = error_of(runs, figure);
+        if error > 0.0 && value <= error {
+            names.push(figure.name());
+            limits.push(mean_duration((value + error).ceil() + 1.0));
+        }
+    }
+    let (names, limits) = (names.join(", "), limits.join(", "));
+    (!names.is_empty())
+        .then(|| format!("{names}: no more than the errors of the times: what is known is < {limits}"))
+}
+
 /// A mean and its standard deviation, for people: `133 ns +- 2.1 ns`.
 #[must_use]
 pub fn mean_and_deviation(mean_ns: f64, deviation_ns: Option<f64>) -> String {

@@ -6,7 +6,7 @@ use analyzer::Stats;
 use analyzer::samples::{self, Figure, Summary, Trend};
 use serde::Serialize;
 
-use super::runs::{FunctionRuns, Run, RunEntry, mean_and_deviation};
+use super::runs::{FunctionRuns, Run, RunEntry, below_errors, mean_and_deviation};
 use super::table::{Align, Table};
 use super::units::{counted, grouped, mean_duration, percent};
 
@@ -131,6 +131,7 @@ pub fn write_text(out: &mut dyn Write, repeated: &Repeated<'_>, width: usize) ->
         let figures = figures(runs);
         figures.iter().filter_map(FigureOverRuns::cells).for_each(|cells| table.row(cells));
         table.write(out, width)?;
+        below_errors(runs).map_or(Ok(()), |line| writeln!(out, "  {line}"))?;
         let not_compared: u64 = runs.iter().map(|run| run.calls.left_out.total()).sum();
         if not_compared > 0 {
             let calls = counted(not_compared, "call");
@@ -148,7 +149,7 @@ fn warnings(figure: &FigureOverRuns) -> Vec<String> {
     match figure.outliers.as_slice() {
         [] => (),
         [1] => lines.push(format!(
-            "warning: {name}: the first run is far from the others, as where caches are cold: --warmup 1 leaves it out"
+            "warning: {name}: the first run is far from the others, as where caches are cold: one more --warmup leaves it out"
         )),
         outliers => {
             let numbers: Vec<String> = outliers.iter().map(usize::to_string).collect();

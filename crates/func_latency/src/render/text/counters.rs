@@ -81,10 +81,9 @@ fn mean(metric: Metric, spread: &CountSpread) -> String {
     match metric {
         // The error of a mean of ratios is as large as that of the least certain call makes it.
         Metric::MilliIpc => scaled(metric, spread.mean),
-        _ if spread.mean_error >= spread.mean && spread.mean_error > 0.0 => {
-            format!("< {}", exact_mean(spread.mean + spread.mean_error))
-        }
-        _ => exact_mean(spread.mean),
+        _ if spread.mean_error < 1.0 => exact_mean(spread.mean),
+        // No digit that says nothing, as in the rows below.
+        _ => ns_within(spread.mean.round() as u64, spread.mean_error.ceil() as u64),
     }
 }
 
@@ -98,9 +97,15 @@ fn figure(metric: Metric, figure: Figure) -> String {
 
 fn scaled(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::MilliIpc => format!("{:.2}", value / 1000.0),
+        Metric::MilliIpc => ratio(value.round() as u64),
         _ => exact_mean(value),
     }
+}
+
+/// Two digits of thousandths, the half upwards: `2.16` of 2155.
+fn ratio(thousandths: u64) -> String {
+    let hundredths = thousandths.saturating_add(5) / 10;
+    format!("{}.{:02}", grouped(hundredths / 100), hundredths % 100)
 }
 
 /// `1,234.5`.
@@ -168,7 +173,8 @@ fn notes(
 
 /// Instructions per cycle, with two digits.
 pub(super) fn ipc(counted: &Counted) -> String {
-    counted.ipc().map_or("unknown".to_owned(), |(ipc, _)| format!("{ipc:.2}"))
+    // From thousandths, which the figures of calls are in: one call's IPC is that of all its calls.
+    counted.ipc().map_or("unknown".to_owned(), |(ipc, _)| ratio((ipc * 1000.0).round() as u64))
 }
 
 /// Titles of the columns that a table gets where calls are counted.
@@ -201,7 +207,7 @@ pub(super) fn histogram<'r>(
     let each: Vec<Vec<Bucket>> =
         distributions.iter().map(|of| of.histogram.iter().map(bucket).collect()).collect();
     let unit = match metric {
-        Metric::MilliIpc => "IPC/1000",
+        Metric::MilliIpc => "IPC x 1000",
         metric => metric.name(),
     };
     histogram::write_by(out, &histogram::merged(each.iter().map(Vec::as_slice)), unit)

@@ -3,7 +3,7 @@
 use model::{Avma, Ns};
 
 use super::code::{FunctionIndex, What};
-use super::rows::{Entered, Status};
+use super::rows::{Entered, Ran, Status};
 use super::stack::{Frame, Instant, Kernel, Stack};
 use crate::truth::{Event, Events, Kind};
 
@@ -11,6 +11,7 @@ impl Stack<'_> {
     /// The next event; `ahead` are those after it.
     pub(super) fn event(&mut self, now: Ns, event: &Event, ahead: &Events<'_>) {
         self.now = now;
+        self.ran = Ran { executed: event.executed, cycles: event.cycles };
         self.code.at(now);
         match event.kind {
             Kind::SwitchOut => self.off_since = Some(now),
@@ -454,6 +455,7 @@ impl Stack<'_> {
         mark.seen_after = mark.seen_after.filter(|_| !is_lost);
         mark.start = start.at;
         mark.start_off_cpu_ns = start.off_cpu_ns;
+        mark.start_ran = start.ran;
     }
 
     /// The kernel was entered in sight, and left by a handler out of sight, which has called `to`, or

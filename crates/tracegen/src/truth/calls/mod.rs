@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use model::{Avma, Ns};
 
 pub use report::{Caller, Child, Report};
-pub use rows::{Entered, Row, Status, Sum};
+pub use rows::{Entered, Ran, Row, Status, Sum};
 
 use super::{File, Kind};
 use code::{Code, FunctionIndex};

@@ -63,7 +63,7 @@ fn whole(rows: &[Row]) -> impl Iterator<Item = &Row> {
 }
 
 fn sum_of(row: &Row) -> Sum {
-    Sum { count: 1, ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns }
+    Sum { count: 1, ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns, ran: row.ran }
 }
 
 /// The children of calls that took `total`, and `*self`.
@@ -86,6 +86,7 @@ fn children(code: &Code, wanted: FunctionIndex, sums: &Children, total: Sum) -> 
         count: total.count,
         ns: total.ns.saturating_sub(inside.ns),
         off_cpu_ns: total.off_cpu_ns.saturating_sub(inside.off_cpu_ns),
+        ran: total.ran.since(inside.ran),
     };
     children.push(Child { name: "*self".into(), kind: "self", site: Avma(0), sum: own });
     children

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Avma, Ns, Tid};
+use model::{Avma, Executed, Ns, Tid};
 
 use super::code::FunctionIndex;
 
@@ -63,6 +63,31 @@ impl Status {
     }
 }
 
+/// What traced user code executed, and in how many core cycles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Instructions, branches and calls.
+    pub executed: Executed,
+    /// Core cycles, by the trace unit's counter.
+    pub cycles: u64,
+}
+
+impl Ran {
+    /// What was executed from `earlier` on.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            executed: self.executed - earlier.executed,
+            cycles: self.cycles.saturating_sub(earlier.cycles),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self { executed: self.executed + more.executed, cycles: self.cycles + more.cycles }
+    }
+}
+
 /// One call of the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -76,6 +101,8 @@ pub struct Row {
     pub latency_ns: u64,
     /// How long the thread was off its CPU in that time.
     pub off_cpu_ns: u64,
+    /// What was executed in that time.
+    pub ran: Ran,
     /// How much of it was seen.
     pub status: Status,
     /// The instruction that entered it; 0 if not known.
@@ -93,7 +120,7 @@ pub struct Row {
     pub unsure: bool,
 }
 
-/// Count and times.
+/// Count, times and what was executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// How many.
@@ -102,6 +129,8 @@ pub struct Sum {
     pub ns: u64,
     /// How much of it was off the CPU.
     pub off_cpu_ns: u64,
+    /// What was executed in it.
+    pub ran: Ran,
 }
 
 impl Sum {
@@ -109,6 +138,7 @@ impl Sum {
         self.count += other.count;
         self.ns += other.ns;
         self.off_cpu_ns += other.off_cpu_ns;
+        self.ran = self.ran.plus(other.ran);
     }
 }
 

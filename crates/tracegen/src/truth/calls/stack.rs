@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use model::{Avma, Ns, Tid};
 
 use super::code::{Code, FunctionIndex, What};
-use super::rows::{ChildKey, Children, Entered, Row, Status, Sum, Tally};
+use super::rows::{ChildKey, Children, Entered, Ran, Row, Status, Sum, Tally};
 
 /// What a frame of the wanted function gathers.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub(super) struct Frame {
     pub(super) seen_after: Option<u32>,
     /// The thread's off-CPU time at `start`.
     pub(super) start_off_cpu_ns: u64,
+    /// What the thread had executed at `start`.
+    pub(super) start_ran: Ran,
     /// It is in its own cold part outside the IP filter, since then.
     pub(super) away: Option<Instant>,
     /// A landing that nothing decides may have ended it.
@@ -77,11 +79,24 @@ impl Frame {
     }
 }
 
-/// A time in a thread, on both of its clocks.
+/// A time in a thread, on both of its clocks, and what it had executed by then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instant {
     pub(super) at: Ns,
     pub(super) off_cpu_ns: u64,
+    pub(super) ran: Ran,
+}
+
+impl Instant {
+    /// One stay from `start` to here.
+    fn since(self, start: Self) -> Sum {
+        Sum {
+            count: 1,
+            ns: self.at.since(start.at),
+            off_cpu_ns: self.off_cpu_ns - start.off_cpu_ns,
+            ran: self.ran.since(start.ran),
+        }
+    }
 }
 
 /// The thread went into the kernel and has not come back.
@@ -120,6 +135,8 @@ pub(super) struct Stack<'a> {
     pub(super) losses: u32,
     pub(super) off_cpu_ns: u64,
     pub(super) off_since: Option<Ns>,
+    /// What it has executed so far.
+    pub(super) ran: Ran,
     pub(super) kernel: Option<Kernel>,
     /// The last event in sight was an interruption there, when so many losses had been.
     pub(super) interrupted: Option<(Avma, u32)>,
@@ -155,6 +172,7 @@ impl<'a> Stack<'a> {
             losses: 0,
             off_cpu_ns: 0,
             off_since: None,
+            ran: Ran::default(),
             kernel: None,
             interrupted: None,
             base_known: is_born,
@@ -171,7 +189,7 @@ impl<'a> Stack<'a> {
     }
 
     pub(super) fn instant(&self) -> Instant {
-        Instant { at: self.now, off_cpu_ns: self.off_cpu_ns }
+        Instant { at: self.now, off_cpu_ns: self.off_cpu_ns, ran: self.ran }
     }
 
     /// A frame begins now.  A tail callee returns to where the frame that it replaces would have.
@@ -214,6 +232,7 @@ impl<'a> Stack<'a> {
             start: self.now,
             seen_after: (!self.lost).then_some(self.losses),
             start_off_cpu_ns: self.off_cpu_ns,
+            start_ran: self.ran,
             away: None,
             unsure,
             activation,
@@ -247,19 +266,19 @@ impl<'a> Stack<'a> {
     }
 
     /// A child of the function on top has ended.
-    pub(super) fn child(&mut self, key: ChildKey, ns: u64, off_cpu_ns: u64) {
+    pub(super) fn child(&mut self, key: ChildKey, spent: Sum) {
         let code = &self.code;
         let parent =
             self.frames.iter_mut().rev().find(|f| f.activation.is_some() || !f.is_part_of_caller(code));
         if let Some(activation) = parent.and_then(|f| f.activation.as_mut()) {
-            activation.children.add(key, Sum { count: 1, ns, off_cpu_ns });
+            activation.children.add(key, spent);
         }
     }
 
     /// A child without a frame, that began at `since`, has ended.
     pub(super) fn kernel_child(&mut self, site: Avma, entered: Entered, since: Instant) {
-        let ns = self.now.since(since.at);
-        self.child((FunctionIndex::UNKNOWN, site, entered), ns, self.off_cpu_ns - since.off_cpu_ns);
+        let spent = self.instant().since(since);
+        self.child((FunctionIndex::UNKNOWN, site, entered), spent);
     }
 
     /// The frame on top ends now.
@@ -267,32 +286,25 @@ impl<'a> Stack<'a> {
         let mut frame = self.frames.pop()?;
         let by_jump = by_jump || frame.away.is_some();
         let end = frame.away.unwrap_or(self.instant());
-        let ns = end.at.since(frame.start);
-        let off_cpu_ns = end.off_cpu_ns - frame.start_off_cpu_ns;
+        let start = Instant { at: frame.start, off_cpu_ns: frame.start_off_cpu_ns, ran: frame.start_ran };
+        let spent = end.since(start);
         if let Some(activation) = frame.activation.take() {
             self.depth -= 1;
-            self.finish(&frame, &activation, how, by_jump, (ns, off_cpu_ns));
+            self.finish(&frame, &activation, how, by_jump, spent);
         }
         let is_part = frame.is_part_of_caller(self.code);
         // A handler's time is its mark's: from the interruption.
         let has_mark = frame.entered == Entered::Signal && !frame.signal_mark;
         if !is_part && !has_mark && frame.entered != Entered::Found {
-            self.child((frame.function, frame.site, frame.entered), ns, off_cpu_ns);
+            self.child((frame.function, frame.site, frame.entered), spent);
         }
         Some(frame)
     }
 
     /// An activation of the wanted function has ended: its row.
-    fn finish(
-        &mut self,
-        frame: &Frame,
-        activation: &Activation,
-        how: Status,
-        by_jump: bool,
-        (latency_ns, off_cpu_ns): (u64, u64),
-    ) {
+    fn finish(&mut self, frame: &Frame, activation: &Activation, how: Status, by_jump: bool, spent: Sum) {
         if activation.reported {
-            self.finish_open(activation, Sum { count: 0, ns: latency_ns, off_cpu_ns });
+            self.finish_open(activation, Sum { count: 0, ..spent });
             return;
         }
         let one_loss = activation.losses_before == self.losses;
@@ -309,14 +321,15 @@ impl<'a> Stack<'a> {
         if status.is_whole() {
             self.tally.children.add_all(&activation.children);
         } else {
-            self.finish_open(activation, Sum { count: 1, ns: latency_ns, off_cpu_ns });
+            self.finish_open(activation, spent);
         }
         self.tally.rows.push(Row {
             tid: self.tid,
             number: activation.number,
             start: frame.start,
-            latency_ns,
-            off_cpu_ns,
+            latency_ns: spent.ns,
+            off_cpu_ns: spent.off_cpu_ns,
+            ran: spent.ran,
             status,
             caller_ip: frame.site,
             entered: frame.entered,
