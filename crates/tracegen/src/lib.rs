@@ -44,6 +44,7 @@ mod sideband;
 mod sigreturn;
 mod simulate;
 mod slice;
+mod slow_calls;
 mod thread;
 mod timeline;
 pub mod truth;

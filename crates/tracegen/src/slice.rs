@@ -11,6 +11,7 @@ use crate::pt_unit::Output;
 use crate::sideband::Place;
 use crate::sigreturn::{self, Step};
 use crate::simulate::World;
+use crate::slow_calls::Slowness;
 use crate::thread::Thread;
 use crate::truth::{Flags, Kind};
 
@@ -160,11 +161,12 @@ impl Slice<'_, '_> {
             if !self.follow(previous, block) {
                 self.unexplained(previous, block);
             }
+            self.change_slow_call(previous, block);
             if self.buffer.unit.psb_due() {
                 self.service(block.start);
             }
         }
-        if let Some(us) = self.world.fault.as_mut().and_then(|fault| fault.at(block.start)) {
+        if let Some(us) = self.world.disturbance.fault.as_mut().and_then(|fault| fault.at(block.start)) {
             self.enter_kernel(KernelEntry::Interrupt, block.start, Flags::NONE);
             self.pass_us(us);
             self.buffer.unit.timer(self.thread.now);
@@ -174,6 +176,30 @@ impl Slice<'_, '_> {
         self.execute(block);
         self.thread.previous = Some(id);
         self.events(block, until)
+    }
+
+    /// A slow call ends or begins where control goes from `from` to `to`.
+    #[inline]
+    fn change_slow_call(&mut self, from: &Block, to: &Block) {
+        if self.thread.slow_call.as_ref().is_some_and(|call| call.ends(from, to)) {
+            self.end_slow_call();
+        }
+        if self.thread.slow_call.is_none() {
+            let call = self.world.disturbance.slow_calls.draw(from, to, self.buffer.unit.cbr());
+            if let Some(Slowness::Ratio(ratio)) = call.as_ref().map(|call| call.slowness) {
+                self.buffer.unit.set_cbr(ratio, self.thread.now);
+            }
+            self.thread.slow_call = call;
+        }
+    }
+
+    /// The core runs on as it did before the slow call, if there is one.
+    pub(crate) fn end_slow_call(&mut self) {
+        if let Some(call) = self.thread.slow_call.take()
+            && matches!(call.slowness, Slowness::Ratio(_))
+        {
+            self.buffer.unit.set_cbr(call.ratio_before, self.thread.now);
+        }
     }
 
     pub(crate) fn execute(&mut self, block: &Block) {
@@ -186,6 +212,9 @@ impl Slice<'_, '_> {
                 cycles += 200 + (dice >> 22 & 127);
             }
             spent += cycles * CYCLE_TICKS;
+        }
+        if let Some(call) = &self.thread.slow_call {
+            spent = call.stretch(spent + call.more_cycles(block) * CYCLE_TICKS);
         }
         self.thread.now = self.thread.now.plus(spent);
         self.thread.blocks += 1;
@@ -253,7 +282,9 @@ impl Slice<'_, '_> {
         let rng = &mut self.world.rng;
         if !self.world.options.fixed_cbr && rng.bits() & 7 == 0 {
             let ratio = RATIOS[(rng.bits() >> 20) as usize % RATIOS.len()];
-            if ratio != self.buffer.unit.cbr() {
+            let unit = &self.buffer.unit;
+            let may_change = unit.output() == Output::On && self.thread.slow_call.is_none();
+            if may_change && ratio != unit.cbr() {
                 self.buffer.unit.set_cbr(ratio, self.thread.now);
             }
         }
