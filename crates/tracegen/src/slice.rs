@@ -11,7 +11,6 @@ use crate::pt_unit::Output;
 use crate::sideband::Place;
 use crate::sigreturn::{self, Step};
 use crate::simulate::World;
-use crate::slow_calls::Slowness;
 use crate::thread::Thread;
 use crate::truth::{Flags, Kind};
 
@@ -176,30 +175,6 @@ impl Slice<'_, '_> {
         self.execute(block);
         self.thread.previous = Some(id);
         self.events(block, until)
-    }
-
-    /// A slow call ends or begins where control goes from `from` to `to`.
-    #[inline]
-    fn change_slow_call(&mut self, from: &Block, to: &Block) {
-        if self.thread.slow_call.as_ref().is_some_and(|call| call.ends(from, to)) {
-            self.end_slow_call();
-        }
-        if self.thread.slow_call.is_none() {
-            let call = self.world.disturbance.slow_calls.draw(from, to, self.buffer.unit.cbr());
-            if let Some(Slowness::Ratio(ratio)) = call.as_ref().map(|call| call.slowness) {
-                self.buffer.unit.set_cbr(ratio, self.thread.now);
-            }
-            self.thread.slow_call = call;
-        }
-    }
-
-    /// The core runs on as it did before the slow call, if there is one.
-    pub(crate) fn end_slow_call(&mut self) {
-        if let Some(call) = self.thread.slow_call.take()
-            && matches!(call.slowness, Slowness::Ratio(_))
-        {
-            self.buffer.unit.set_cbr(call.ratio_before, self.thread.now);
-        }
     }
 
     pub(crate) fn execute(&mut self, block: &Block) {

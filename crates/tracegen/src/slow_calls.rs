@@ -1,8 +1,8 @@
 //! Calls that run the instructions of any other call and take longer: cache misses, or a lower frequency.
 //!
 //! ```text
-//! --miss        SYMBOL,P,CYCLES   with probability P a call's own blocks take CYCLES core cycles more, each
-//! --slow-clock  SYMBOL,P,RATIO    with probability P the core:bus ratio is RATIO from a call's start to its end
+//! --miss        SYMBOL,P,CYCLES   with probability P each block of a call's own code takes CYCLES more
+//! --slow-clock  SYMBOL,P,RATIO    with probability P the core:bus ratio is RATIO until a call has returned
 //! ```
 
 use std::ops::Range;
@@ -15,6 +15,7 @@ use crate::filter::resolve;
 use crate::maps::Maps;
 use crate::options::{Options, SlowOption};
 use crate::rng::Rng;
+use crate::slice::Slice;
 
 /// What makes a call slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,32 @@ impl SlowCall {
         match self.slowness {
             Slowness::Ratio(ratio) => ticks * u64::from(self.ratio_before) / u64::from(ratio),
             Slowness::Misses(_) => ticks,
+        }
+    }
+}
+
+impl Slice<'_, '_> {
+    /// A slow call ends or begins where control goes from `from` to `to`.
+    #[inline]
+    pub(crate) fn change_slow_call(&mut self, from: &Block, to: &Block) {
+        if self.thread.slow_call.as_ref().is_some_and(|call| call.ends(from, to)) {
+            self.end_slow_call();
+        }
+        if self.thread.slow_call.is_none() {
+            let call = self.world.disturbance.slow_calls.draw(from, to, self.buffer.unit.cbr());
+            if let Some(Slowness::Ratio(ratio)) = call.as_ref().map(|call| call.slowness) {
+                self.buffer.unit.set_cbr(ratio, self.thread.now);
+            }
+            self.thread.slow_call = call;
+        }
+    }
+
+    /// The core runs on as it did before the slow call, if there is one.
+    pub(crate) fn end_slow_call(&mut self) {
+        if let Some(call) = self.thread.slow_call.take()
+            && matches!(call.slowness, Slowness::Ratio(_))
+        {
+            self.buffer.unit.set_cbr(call.ratio_before, self.thread.now);
         }
     }
 }
