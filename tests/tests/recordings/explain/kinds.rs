@@ -22,7 +22,7 @@ const SIMULATED: [&str; 4] = [
 struct Kind {
     function: &'static str,
     cause: (&'static str, &'static str, &'static str, Option<&'static str>),
-    /// Slow calls take the same branches as typical ones.
+    /// Slow calls take the same branches as typical ones, in what they call, too.
     same_path: bool,
 }
 
@@ -30,7 +30,7 @@ const KINDS: [Kind; 5] = [
     Kind {
         function: "dear_child",
         cause: ("deep_1", "deep_3", "own", Some("more_instructions")),
-        same_path: true, // of the function's own branches
+        same_path: false,
     },
     Kind {
         function: "one_more_trip",
@@ -40,7 +40,7 @@ const KINDS: [Kind; 5] = [
     Kind {
         function: "waits_for_lock",
         cause: ("[blocked]", "__lll_lock_wait", "more_often", None),
-        same_path: true, // the branch is pthread_mutex_lock's
+        same_path: false,
     },
     Kind {
         function: "disturbed",
