@@ -18,10 +18,13 @@ const SIMULATED: [&str; 4] = [
     "--slow-clock=disturbing,0.02,24",
 ];
 
-/// What `explain` must say of a function: row, end of the way down, why there, and what most of it is.
+/// What `explain` names: row, end of the way down, why there, and what most of it is.
+type Cause<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+
+/// What `explain` must say of a function.
 struct Kind {
     function: &'static str,
-    cause: (&'static str, &'static str, &'static str, Option<&'static str>),
+    cause: Cause<'static>,
     /// Slow calls take the same branches as typical ones, in what they call, too.
     same_path: bool,
 }
@@ -65,7 +68,7 @@ const WITHOUT: [(&str, &str); 6] = [
 ];
 
 /// The cause that is named, and whether it is the only one and on the path of typical calls.
-fn named(explained: &Value) -> Option<((&str, &str, &str, Option<&str>), bool, bool)> {
+fn named(explained: &Value) -> Option<(Cause<'_>, bool, bool)> {
     let cause = explained["cause"].as_object()?;
     let row = &explained["rows"][cause["row"].as_u64()? as usize];
     let end = cause["path"].as_array()?.last()?;
