@@ -18,7 +18,8 @@ use crate::program::Program;
 use crate::pt_clock::TimingConfig;
 use crate::pt_unit::{PacketCounts, TraceUnit, UnitConfig};
 use crate::sideband::{PMU_TYPE, Sideband};
-use crate::simulate::{Simulation, World};
+use crate::simulate::{Disturbance, Simulation, World};
+use crate::slow_calls::SlowCalls;
 use crate::timeline::Timeline;
 use crate::truth::{Writer, save};
 
@@ -69,12 +70,15 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
     }
     let filter = IpFilter::resolve(options, &program.maps, kernel.as_ref())?;
     let filter_text = filter.text.clone();
-    let fault = Fault::resolve(options, &program.maps)?;
+    let disturbance = Disturbance {
+        fault: Fault::resolve(options, &program.maps)?,
+        slow_calls: SlowCalls::resolve(options, &program.maps)?,
+    };
     let tids: Vec<Tid> = program.threads.iter().map(|thread| thread.tid).collect();
     let sideband = Sideband::new(program.pid, tids, options);
     let timeline = open_timeline(data, &sideband, &filter, options)?;
     let buffers = sideband.buffers();
-    let mut world = World::new(&program, kernel.as_ref(), options, (filter, fault), sideband, timeline);
+    let mut world = World::new(&program, kernel.as_ref(), options, (filter, disturbance), sideband, timeline);
     let buffers = (0..buffers).map(|_| aux_buffer(&mut world)).collect();
     let mut simulation = Simulation::new(world, buffers);
     simulation.run().map_err(Error::file(data))?;

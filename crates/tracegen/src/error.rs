@@ -40,6 +40,14 @@ pub enum Error {
         /// What is missing.
         what: &'static str,
     },
+    /// The function that is to have slow calls is not there.
+    #[error("slow calls of {text}: {what}")]
+    SlowCalls {
+        /// The function.
+        text: String,
+        /// What is missing.
+        what: &'static str,
+    },
     /// A program could not be started or failed.
     #[error("{program}: {what}")]
     Program {

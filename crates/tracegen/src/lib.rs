@@ -5,6 +5,7 @@
 //! program --qemu-user + plugin--> block log            run, plugin/bblog.c
 //! block log --> blocks, threads, mappings              log, block, maps, elf, program
 //! threads on simulated CPUs, simulated time            simulate, schedule, slice, flow, clock, rng
+//!   ... some calls slower                            fault, slow_calls
 //!   ... in the kernel                                kernel
 //!   --> packets                                        pt_unit (encoder: the crate `packet`)
 //!   --> perf.data                      aux_buffer, sideband, timeline (writer: `perfdata::write`)
@@ -44,6 +45,7 @@ mod sideband;
 mod sigreturn;
 mod simulate;
 mod slice;
+mod slow_calls;
 mod thread;
 mod timeline;
 pub mod truth;

@@ -61,6 +61,15 @@ pub struct Options {
     /// Which the kernel takes so long for.
     #[arg(long, value_name = "US", default_value_t = 20.0)]
     pub fault_us: f64,
+    /// Cache misses: with probability P each block of a call's own code (not that of what it calls) takes
+    /// CYCLES core cycles more, on the path of any other call; repeatable. A slow call lasts until it returns
+    /// or leaves its CPU. Only what a call instruction reaches is a call: not a function that the PLT jumps to.
+    #[arg(long, value_name = "[FILE:]SYMBOL,P,CYCLES", value_parser = SlowOption::parse)]
+    pub miss: Vec<SlowOption>,
+    /// A lower frequency: with probability P the core:bus ratio is RATIO during a call, and CBR packets say
+    /// so; repeatable. Slow calls are as those of `--miss`.
+    #[arg(long, value_name = "[FILE:]SYMBOL,P,RATIO", value_parser = SlowOption::parse_ratio)]
+    pub slow_clock: Vec<SlowOption>,
     /// Never change the core:bus ratio [30, 33, 36 at random interrupts].
     #[arg(long)]
     pub fixed_cbr: bool,
@@ -196,6 +205,41 @@ impl TscLag {
     }
 }
 
+/// A function of which some calls are slow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlowOption {
+    /// `SYMBOL` of the program, or `FILE:SYMBOL`.
+    pub symbol: String,
+    /// Probability that a call is slow.
+    pub probability: f64,
+    /// Core cycles of a block (`--miss`), or the core:bus ratio (`--slow-clock`).
+    pub value: u16,
+}
+
+impl SlowOption {
+    /// Reads `SYMBOL,P,VALUE`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = text.rsplitn(3, ',');
+        let mut parts = || parts.next().filter(|part| !part.is_empty());
+        let (value, probability, symbol) = (parts(), parts(), parts());
+        let value = value.and_then(|value| value.parse().ok());
+        let probability = probability.and_then(|p| p.parse().ok()).filter(|p| (0.0..=1.0).contains(p));
+        match (symbol, probability, value) {
+            (Some(symbol), Some(probability), Some(value)) => {
+                Ok(Self { symbol: symbol.to_owned(), probability, value })
+            }
+            _ => Err("not SYMBOL,P,NUMBER with a probability P from 0 to 1".to_owned()),
+        }
+    }
+
+    /// Reads `SYMBOL,P,RATIO`.
+    fn parse_ratio(text: &str) -> Result<Self, String> {
+        let option = Self::parse(text)?;
+        let is_ratio = (1..=255).contains(&option.value);
+        is_ratio.then_some(option).ok_or_else(|| "a core:bus ratio is from 1 to 255".to_owned())
+    }
+}
+
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Line {
@@ -252,6 +296,8 @@ impl Default for Options {
             psb_period: 1,
             fault: None,
             fault_us: 20.0,
+            miss: vec![],
+            slow_clock: vec![],
             fixed_cbr: false,
             tsc_skew: 0.0,
             no_ratios: false,
@@ -301,6 +347,10 @@ mod tests {
         assert!(options.per_cpu);
         assert_eq!((options.switch, options.tick_us), (3, 50.0));
         assert_eq!(options.filter, ["a", "b"]);
+        let slow = Options::from_args(["--miss=libc.so:f,0.25,30", "--slow-clock=g,1,12"]).unwrap();
+        let read = |option: &SlowOption| (option.symbol.clone(), option.probability, option.value);
+        assert_eq!(slow.miss.iter().map(read).collect::<Vec<_>>(), [("libc.so:f".to_owned(), 0.25, 30)]);
+        assert_eq!(slow.slow_clock.iter().map(read).collect::<Vec<_>>(), [("g".to_owned(), 1.0, 12)]);
         for wrong in [
             "--switch=1",
             "--switch=4",
@@ -310,6 +360,11 @@ mod tests {
             "--tsc-lag=9",
             "--tsc-lag=9,8",
             "--tsc-lag=0,-1",
+            "--miss=f,0.5",
+            "--miss=f,1.5,30",
+            "--miss=,0.5,30",
+            "--slow-clock=f,0.5,0",
+            "--slow-clock=f,0.5,256",
         ] {
             assert!(Options::from_args([wrong]).is_err(), "{wrong}");
         }

@@ -378,11 +378,9 @@ impl TraceUnit {
     }
 
     pub(crate) fn set_cbr(&mut self, cbr: u8, now: Time) {
-        if self.output == Output::On {
-            self.timer(now);
-            self.clock.set_cbr(cbr, now);
-            self.timer(now);
-        }
+        self.timer(now);
+        self.clock.set_cbr(cbr, now);
+        self.timer(now);
     }
 
     /// The core sleeps from `from` until `now`, so deeply that its clocks stand still; it is not in traced

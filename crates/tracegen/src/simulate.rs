@@ -17,6 +17,7 @@ use crate::rng::Rng;
 use crate::schedule::{Schedule, Turn};
 use crate::sideband::{FIRST_PLACE, Place, Sideband};
 use crate::slice::{Leave, Slice};
+use crate::slow_calls::SlowCalls;
 use crate::thread::Thread;
 use crate::timeline::Timeline;
 use crate::truth::{Flags, Kind};
@@ -44,6 +45,12 @@ enum Opening {
     AtWindowStart,
 }
 
+/// What the options plant in calls of functions.
+pub(crate) struct Disturbance {
+    pub(crate) fault: Option<Fault>,
+    pub(crate) slow_calls: SlowCalls,
+}
+
 /// What all threads and buffers share.
 pub(crate) struct World<'p> {
     pub(crate) program: &'p Program,
@@ -51,7 +58,7 @@ pub(crate) struct World<'p> {
     pub(crate) kernel: Option<&'p Kernel>,
     pub(crate) options: &'p Options,
     pub(crate) filter: IpFilter,
-    pub(crate) fault: Option<Fault>,
+    pub(crate) disturbance: Disturbance,
     pub(crate) rng: Rng,
     pub(crate) window: Window,
     pub(crate) sideband: Sideband,
@@ -77,7 +84,7 @@ impl<'p> World<'p> {
         program: &'p Program,
         kernel: Option<&'p Kernel>,
         options: &'p Options,
-        (filter, fault): (IpFilter, Option<Fault>),
+        (filter, disturbance): (IpFilter, Disturbance),
         sideband: Sideband,
         timeline: Timeline,
     ) -> Self {
@@ -90,7 +97,7 @@ impl<'p> World<'p> {
             kernel,
             options,
             filter,
-            fault,
+            disturbance,
             rng: Rng::new(options.seed),
             window: Window { start, end },
             sideband,
@@ -305,6 +312,7 @@ impl<'p> Simulation<'p> {
         slice.switch_in(start, turn.first_on_cpu);
         let until = slice.thread.now.plus(ticks(slice.world.options.slice_ms * 1000.0));
         let leave = slice.run(until);
+        slice.end_slow_call();
         slice.switch_out(leave);
         let thread = &self.threads[turn.thread];
         if leave == Leave::Asleep {

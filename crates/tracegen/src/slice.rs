@@ -160,11 +160,12 @@ impl Slice<'_, '_> {
             if !self.follow(previous, block) {
                 self.unexplained(previous, block);
             }
+            self.change_slow_call(previous, block);
             if self.buffer.unit.psb_due() {
                 self.service(block.start);
             }
         }
-        if let Some(us) = self.world.fault.as_mut().and_then(|fault| fault.at(block.start)) {
+        if let Some(us) = self.world.disturbance.fault.as_mut().and_then(|fault| fault.at(block.start)) {
             self.enter_kernel(KernelEntry::Interrupt, block.start, Flags::NONE);
             self.pass_us(us);
             self.buffer.unit.timer(self.thread.now);
@@ -186,6 +187,9 @@ impl Slice<'_, '_> {
                 cycles += 200 + (dice >> 22 & 127);
             }
             spent += cycles * CYCLE_TICKS;
+        }
+        if let Some(call) = &self.thread.slow_call {
+            spent = call.stretch(spent + call.more_cycles(block) * CYCLE_TICKS);
         }
         self.thread.now = self.thread.now.plus(spent);
         self.thread.blocks += 1;
@@ -253,7 +257,9 @@ impl Slice<'_, '_> {
         let rng = &mut self.world.rng;
         if !self.world.options.fixed_cbr && rng.bits() & 7 == 0 {
             let ratio = RATIOS[(rng.bits() >> 20) as usize % RATIOS.len()];
-            if ratio != self.buffer.unit.cbr() {
+            let unit = &self.buffer.unit;
+            let may_change = unit.output() == Output::On && self.thread.slow_call.is_none();
+            if may_change && ratio != unit.cbr() {
                 self.buffer.unit.set_cbr(ratio, self.thread.now);
             }
         }

@@ -5,6 +5,7 @@ use model::{Executed, Tid};
 use crate::clock::Time;
 use crate::kernel::Stay;
 use crate::log::ThreadLog;
+use crate::slow_calls::SlowCall;
 use crate::truth::Writer;
 use model::Avma;
 
@@ -36,6 +37,7 @@ pub(crate) struct Thread<'p> {
     /// It was interrupted here and goes on here.
     pub(crate) resume: Option<Avma>,
     pub(crate) next_tick: Option<Time>,
+    pub(crate) slow_call: Option<SlowCall>,
     pub(crate) blocks: u64,
     pub(crate) instructions: u64,
     /// What was executed of user code in the filter.
@@ -66,6 +68,7 @@ impl<'p> Thread<'p> {
             syscall_began_ns: 0,
             resume: None,
             next_tick: None,
+            slow_call: None,
             blocks: 0,
             instructions: 0,
             executed: Executed::default(),

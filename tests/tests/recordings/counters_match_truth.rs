@@ -54,3 +54,9 @@ fn cases() {
 fn calls() {
     check_all("calls", check);
 }
+
+/// Among them: blocks that take longer, and a clock that changes in user code.
+#[test]
+fn causes() {
+    check_all("causes", check);
+}

@@ -1,6 +1,7 @@
 //! `explain`, `modes` and `diff` against planted causes: `fixtures/programs/causes.c` says what makes the
 //! slow calls of each function slow.
 
+mod kinds;
 mod planted;
 mod steady;
 
