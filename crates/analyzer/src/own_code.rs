@@ -54,8 +54,8 @@ pub struct OwnCode {
     pub children: Vec<(ChildKey, TimeRow)>,
     /// The calls' own time of which no code is known.
     pub elsewhere: Total,
-    /// The true time of all that is the calls' own is at most so far off: by the errors of their latencies and
-    /// of their children. It is that of `*self` in a report.
+    /// The true time of all that is the calls' own is at most so far off, by the errors of their latencies
+    /// and of their children. It is that of `*self` in a report.
     pub own_error_ns: u64,
 }
 

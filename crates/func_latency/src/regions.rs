@@ -46,7 +46,7 @@ fn marks(
                 found.at.iter().map(|(object, svma)| image.site_name_at(*object, *svma)).collect();
             messages::note(format!("'{text}' is {} instructions: {}", at.len(), messages::list(&at)));
         }
-        if found.at.iter().any(|mark| is_inside_of_instruction(image, *mark)) {
+        if found.at.iter().all(|mark| is_inside_of_instruction(image, *mark)) {
             messages::warn(format!(
                 "--region {region}: '{text}' is inside of an instruction, and no thread comes to it: `objdump -d` \
                  shows where instructions begin"

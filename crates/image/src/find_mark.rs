@@ -42,7 +42,7 @@ pub enum MarkError {
         offset: u64,
     },
     /// No code begins a line.
-    #[error("no instruction begins line {line} of {file}: {}", near(.file_is_known, .nearest))]
+    #[error("no statement begins on line {line} of {file}: {}", near(.file_is_known, .nearest))]
     NoLine {
         /// The source file.
         file: String,
@@ -65,12 +65,12 @@ pub enum MarkError {
 
 fn near(file_is_known: &bool, nearest: &[u32]) -> String {
     match nearest {
-        [] if *file_is_known => "the file has no line with code near it".to_owned(),
+        [] if *file_is_known => "the file has no line with one near it".to_owned(),
         [] => "no object has line information of that file (compile with -g, or name SYMBOL+0xOFFSET)"
             .to_owned(),
         lines => {
             let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
-            format!("the nearest with code: {}", lines.join(", "))
+            format!("the nearest lines with one: {}", lines.join(", "))
         }
     }
 }
