@@ -63,7 +63,7 @@ pub struct Options {
     pub fault_us: f64,
     /// Cache misses: with probability P each block of a call's own code (not that of what it calls) takes
     /// CYCLES core cycles more, on the path of any other call; repeatable. A slow call lasts until it returns
-    /// or leaves its CPU. Only what a call instruction reaches is a call: not a function that the PLT jumps to.
+    /// or leaves its CPU. Only what a call instruction reaches is a call: no function that the PLT jumps to.
     #[arg(long, value_name = "[FILE:]SYMBOL,P,CYCLES", value_parser = SlowOption::parse)]
     pub miss: Vec<SlowOption>,
     /// A lower frequency: with probability P the core:bus ratio is RATIO during a call, and CBR packets say
