@@ -56,6 +56,11 @@ pub struct Block {
 }
 
 impl Block {
+    /// Its last instruction is one of its own: one that crosses a page may begin the next block only.
+    pub(crate) fn is_last_whole(&self) -> bool {
+        self.last != self.end
+    }
+
     /// A call to the next instruction (to learn the instruction pointer): hardware does not push it.
     pub(crate) fn calls_next_instruction(&self) -> bool {
         self.target == self.end

@@ -228,7 +228,8 @@ impl Slice<'_, '_> {
         self.buffer.plan_overflow(self.thread.now, self.world.options.ovf_ms, &mut self.world.rng);
         if self.buffer.unit.output() == Output::Overflow {
             let at_start = self.may_fault();
-            self.thread.unexecuted = if at_start { block.instructions.into() } else { 1 };
+            self.thread.unexecuted =
+                if at_start { block.instructions.into() } else { block.is_last_whole().into() };
             self.end_overflow(Some(if at_start { block.start } else { block.last }));
             self.thread.unexecuted = 0;
         }
@@ -239,7 +240,8 @@ impl Slice<'_, '_> {
     fn interrupted(&mut self, block: &Block) -> Avma {
         let is_first = self.world.rng.bits() >> 13 & 1 == 0;
         let at_start = is_first || self.may_fault();
-        self.thread.unexecuted = if at_start { block.instructions.into() } else { 1 };
+        self.thread.unexecuted =
+            if at_start { block.instructions.into() } else { block.is_last_whole().into() };
         if at_start { block.start } else { block.last }
     }
 
