@@ -8,29 +8,11 @@ use model::{Avma, Ns};
 use tracegen::truth::calls::{Calls, Ran};
 
 use crate::pipeline::Opened;
+use crate::ran::counted_difference;
 use crate::rows::site;
 
 /// Counters and the oracle's, by kind and site.
 type ByPlace = BTreeMap<(&'static str, Option<Place>), (Counted, Ran)>;
-
-/// Which of both numbers differ: counts at all, cycles by more than their error. The truth has no
-/// instructions of the kernel, and a recording without CYC packets no cycles.
-pub(crate) fn counted_difference(ours: &Counted, truth: Ran) -> Option<&'static str> {
-    let (mine, theirs) = (&ours.executed, &truth.executed);
-    if mine.instructions != theirs.instructions {
-        Some("instructions")
-    } else if mine.conditional_branches != theirs.conditional_branches {
-        Some("conditional branches")
-    } else if mine.indirect_branches != theirs.indirect_branches {
-        Some("indirect branches")
-    } else if mine.calls != theirs.calls {
-        Some("calls")
-    } else if ours.cycles.is_some_and(|cycles| cycles.count.abs_diff(truth.cycles) > cycles.error) {
-        Some("cycles")
-    } else {
-        None
-    }
-}
 
 /// Children and callers that executed something else than those of the oracle, described; empty if none
 /// has. Only where all rows are the oracle's are the sums over them comparable.

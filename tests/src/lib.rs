@@ -9,6 +9,7 @@ pub mod child_rows;
 pub mod counted;
 pub mod fixture;
 pub mod pipeline;
+mod ran;
 pub mod rows;
 
 pub use fixture::{Fixture, Kernel, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip};

@@ -7,8 +7,8 @@ use analyzer::{CallRow, Caller, FunctionReport, Place};
 use model::{Avma, CodeSource as _, FunctionLookup as _, Ns, Pid, Tid};
 use tracegen::truth::calls::{Calls, Entered, Row, Status};
 
-use crate::counted::counted_difference;
 use crate::pipeline::Opened;
+use crate::ran::counted_difference;
 
 /// The kernel's time from a thread's last traced instruction until it has left the CPU: the truth has no
 /// event of it.

@@ -64,7 +64,7 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
         let calls = oracle.calls(name).unwrap();
         text += &differences(opened, function, &calls, compare);
         let is_sure = function.rows.iter().all(|row| !row.undecided && !row.hidden);
-        // Which call has whose children, and which caller, the trace does not always say.
+        // With an IP filter the trace does not always say which caller a call has.
         if compare == Compare::All && is_sure && !opened.recording.pt.has_ip_filter {
             text += &counter_differences(opened, function, &calls);
         }

@@ -79,8 +79,12 @@ impl<'a> Counting<'a> {
         self.last = at[1];
         let (before, since) = self.on_since.map_or((self.before, u64::MAX), |since| (self.before, since));
         let [lo, point, mut hi] = at.map(|at| before + at.saturating_sub(since));
-        if self.after_loss > 0 && at[0] < since {
-            hi = hi.max(before + self.after_loss);
+        if self.after_loss > 0 {
+            if at[0] < since {
+                hi = hi.saturating_add(self.after_loss);
+            } else {
+                self.unsure += std::mem::take(&mut self.after_loss);
+            }
         }
         // An estimate is never before that of the event before.
         self.point = point.max(self.point);
@@ -106,7 +110,7 @@ impl<'a> Counting<'a> {
                 let since = after.unwrap_or(at);
                 self.on_since = Some(since);
                 self.after_loss = since.saturating_sub(at);
-                self.unsure += width + self.after_loss;
+                self.unsure += width;
             }
             _ => {
                 self.met_gap |= matches!(event, TraceEvent::Gap(_));
@@ -121,7 +125,7 @@ impl<'a> Counting<'a> {
             let end = if is_last { self.all } else { self.last };
             let point = self.before + self.on_since.map_or(0, |since| end.saturating_sub(since));
             self.on_since = self.on_since.map(|since| since.max(end));
-            Cycles { lo: point, point, hi: point, unsure: self.unsure }
+            Cycles { lo: point, point, hi: point, unsure: self.unsure + self.after_loss }
         });
         (self.before, self.unsure, self.point, self.met_gap) = (0, 0, 0, false);
         Counters { executed, cycles }
@@ -134,7 +138,7 @@ impl<'a> Counting<'a> {
 
     /// User code is not traced any more, since one of `width` cycles.
     fn end(&mut self, counted: u64, width: u64) {
-        self.after_loss = 0;
+        self.unsure += std::mem::take(&mut self.after_loss);
         if self.on_since.take().is_some() {
             self.before = counted;
             self.unsure += width;

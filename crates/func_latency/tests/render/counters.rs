@@ -94,7 +94,10 @@ fn histograms_are_by_what_was_asked_for() {
     assert!(text.contains(title), "{text}");
     let by_ipc = text_of(&View { by: Some(Metric::MilliIpc), ..view(&report) });
     // The cycles of the first call are less than their error.
-    assert!(by_ipc.contains("  IPC x 1000       : count distribution\n       256 -> 511  : 1"), "{by_ipc}");
+    assert!(
+        by_ipc.contains("  IPC x 1000         : count distribution\n         256 -> 511  : 1"),
+        "{by_ipc}"
+    );
     assert!(
         by_ipc.contains("IPC: without 1 call, of which the cycles are no more than their error"),
         "{by_ipc}"
