@@ -103,7 +103,7 @@ fn what_is_not_certain_is_not_said() {
     assert_eq!(sliced[0], "200 of 300 calls, p50 199 ns, p99 1.00 ms.");
     let undecided = changed(|function| function.undecided = 3);
     assert_eq!(undecided[0], format!("{SLOW} 3 of them may have ended at another time."));
-    assert_eq!(sentences(&whole_report())[1..], ["99.0 % of the time in [syscall]."]);
+    assert_eq!(sentences(&whole_report())[1..], ["99.1 % of the time in [syscall]."]);
 }
 
 /// It said "p50 20.1 ms to 20.1 ms".
