@@ -173,25 +173,42 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     if (mean - before.mean).abs() > allowed {
         wrong.push(format!("{case:?}: mean {} is not in {mean} +- {allowed}", before.mean));
     }
-    if case.ns == 30_000 && high - low >= 5_000.0 {
-        wrong.push(format!("{case:?}: {low} to {high} is not narrower than 5 us"));
-    }
-    if case.ns == 300 && high >= 3_000.0 {
-        wrong.push(format!("{case:?}: {low} to {high} is not below 3 us"));
-    }
     wrong
 }
 
-/// One run of each of these cases; what is wrong.  `None`: it is not permitted here.
-fn round(cases: &[(usize, usize)]) -> Option<Vec<String>> {
+/// An interval that is wider than it has to be, if one is: how wide depends on how evenly the machine runs
+/// while the probes are measured.
+fn too_wide(case: Case, function: &Value) -> Option<String> {
+    let [low, high] = ["low", "high"].map(|side| function["bounds_ns"][side]["p50"].as_f64().unwrap());
+    match case.ns {
+        30_000 if high - low >= 5_000.0 => {
+            Some(format!("{case:?}: {low} to {high} is not narrower than 5 us"))
+        }
+        300 if high >= 3_000.0 => Some(format!("{case:?}: {low} to {high} is not below 3 us")),
+        _ => None,
+    }
+}
+
+/// One run of each of these cases, and of one with a wide interval at most as many as `attempts`; what is
+/// wrong.  `None`: it is not permitted here.
+fn round(cases: &[(usize, usize)], attempts: usize) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for &(language, number) in cases {
         let (program, case) = (&programs()[language], CASES[number]);
-        println!("{program:?} {case:?}");
-        let clocked = Clocked::new(program, case);
-        let function = reported(clocked.program.id())?;
-        let own = clocked.end();
-        all.extend(wrong(case, &function, own).into_iter().map(|what| format!("{program:?}: {what}")));
+        for left in (0..attempts).rev() {
+            println!("{program:?} {case:?}");
+            let clocked = Clocked::new(program, case);
+            let function = reported(clocked.program.id())?;
+            let own = clocked.end();
+            let wide = too_wide(case, &function);
+            let wrong = wrong(case, &function, own);
+            let is_last = wide.is_none() || left == 0;
+            let found = wrong.into_iter().chain(wide.filter(|_| is_last));
+            all.extend(found.map(|what| format!("{program:?}: {what}")));
+            if is_last {
+                break;
+            }
+        }
     }
     Some(all)
 }
@@ -201,11 +218,11 @@ fn figures_are_what_the_programs_own_clock_says() {
     let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();
     let all: Vec<(usize, usize)> =
         (0..2).flat_map(|program| (0..CASES.len()).map(move |case| (program, case))).collect();
-    let (rounds, cases) = if is_full { (20, &all[..]) } else { (1, &QUICK[..]) };
+    let (rounds, cases, attempts) = if is_full { (20, &all[..], 1) } else { (1, &QUICK[..], 3) };
     for is_busy in [false, true] {
         let _busy = is_busy.then(Busy::new);
         for number in 0..rounds {
-            let Some(wrong) = round(cases) else { return };
+            let Some(wrong) = round(cases, attempts) else { return };
             assert!(wrong.is_empty(), "round {number}, busy: {is_busy}: {wrong:#?}");
         }
     }
