@@ -1,6 +1,6 @@
 //! What a page says of calls from inside is what the rows and trees of the recording say.
 
-use analyzer::{Caller, FunctionReport, Surroundings, Waits};
+use analyzer::{CallRow, Caller, FunctionReport, Surroundings, Waits};
 use decoder::DecodeOptions;
 use func_latency::inside::{Inside, InsideOfCalls, Picks, PrunedTree, Way, What, typical};
 use truth_tests::{Opened, fixture, pipeline};
@@ -29,8 +29,15 @@ fn check(name: &str, function: &str) {
 
 /// Those that are picked have one, and no time of a call is lost in it.
 fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
-    let picks = Picks::of(function, |_| true);
-    assert_eq!(inside.typical, typical(&function.rows, &|_| true), "{name}: all calls have room");
+    let picks = Picks::of(function, |at| inside.trees.contains_key(&at));
+    assert!(picks.rows().iter().eq(inside.trees.keys()), "{name}: all trees are picked");
+    assert_eq!(*picks.typical(), inside.typical, "{name}");
+    check_typical(name, function, inside);
+    // The slowest have one whatever room there is.
+    let of_all = Picks::of(function, |_| true);
+    let typical: Vec<&usize> = of_all.typical().values().collect();
+    let slowest = of_all.rows().iter().filter(|at| !typical.contains(at));
+    assert!(slowest.into_iter().all(|at| inside.trees.contains_key(at)), "{name}: the slowest");
     let p999_ns = function.latency.spread.unwrap().p999_ns;
     for (at, row) in function.rows.iter().enumerate() {
         let is_single = !row.status.counted() || row.latency_ns > p999_ns;
@@ -55,7 +62,22 @@ fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
     }
 }
 
-/// All that is nobody else's, what was left out with it.
+/// The typical call of each caller stands within 1 % of its calls from their median: it is the median itself
+/// where every call has a kept tree, and else the nearest call of a sample.
+fn check_typical(name: &str, function: &FunctionReport, inside: &Inside) {
+    let medians = typical(&function.rows, &|_| true);
+    assert!(medians.keys().eq(inside.typical.keys()), "{name}: each caller has a typical call");
+    for (caller, at) in &inside.typical {
+        let of_caller = |row: &&CallRow| row.status.counted() && (row.caller, row.site) == *caller;
+        let mut order: Vec<_> = function.rows.iter().zip(0..).filter(|(row, _)| of_caller(row)).collect();
+        order.sort_unstable_by_key(|(row, at)| (row.latency_ns, *at));
+        let rank = |at: usize| order.iter().position(|(_, ordered)| *ordered == at).unwrap();
+        let off = rank(*at).abs_diff(rank(medians[caller]));
+        assert!(off <= order.len() / 100, "{name}: {off} ranks of {} off the median", order.len());
+    }
+}
+
+/// Sum of the own times of all nodes, with those of the calls that were left out.
 fn own_ns(tree: &PrunedTree) -> u64 {
     let mut own = 0;
     for (at, node) in tree.nodes.iter().enumerate() {
