@@ -7,12 +7,13 @@ use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
 use truth_tests::{Opened, fixture, pipeline};
 
-/// Of 10,000 calls: for most no packet is as exact as the calls are short.
-const P99_ERROR_NS: u64 = 2;
+/// Of 10,000 calls: for most no packet is as exact as the calls are short. 1 to 3 ns, by the recording: each
+/// machine makes its own.
+const P99_ERROR_NS: u64 = 3;
 const MEAN_PRINTED_ERROR_NS: f64 = 7.0;
 
 #[test]
-fn ten_thousand_calls_of_160_ns_are_2_ns_off_in_99_of_100() {
+fn ten_thousand_calls_of_160_ns_are_3_ns_off_in_99_of_100() {
     let Some(fixture) = fixture("short-filter") else { return };
     let truth = File::load(&fixture.truth).unwrap();
     let file = pipeline::open(&fixture.data).unwrap();

@@ -10,10 +10,31 @@ use truth_tests::{Fixture, fixture};
 const COMPARED: usize = 12;
 
 fn json(data: &Path, words: &[&str]) -> Value {
+    said(data, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// What is printed, or said on errors.
+fn said(data: &Path, words: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
     let output = command.args(words).args(["--format", "json", "-i"]).arg(data).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// The report on the function of this name that has as many calls: versions of a symbol have one name.
+fn report(data: &Path, function: &str, object: &str, calls: &Value) -> Option<Value> {
+    let words = ["report", "-f", function, "-b", object];
+    let has_calls = |report: &Value| report["functions"][0]["calls"] == *calls;
+    match said(data, &words) {
+        Ok(report) => Some(report).filter(has_calls),
+        Err(error) => {
+            assert!(error.contains(" fits "), "{error}");
+            let numbered = ["#1", "#2", "#3"].map(|number| [&words[..], &["-I", number]].concat());
+            numbered.iter().filter_map(|words| said(data, words).ok()).find(has_calls)
+        }
+    }
 }
 
 /// The sums of the children that are the function's own time, whole calls and open ones.
@@ -34,9 +55,10 @@ fn functions_have_the_calls_and_times_of_their_reports() {
             for listed in &list["functions"].as_array().unwrap()[..COMPARED] {
                 let (function, object) =
                     (listed["name"].as_str().unwrap(), listed["object"].as_str().unwrap());
-                let report = json(&data, &["report", "-f", function, "-b", object]);
+                let Some(report) = report(&data, function, object, &listed["calls"]) else {
+                    panic!("{name}: no {function} of {object} has {}", listed["calls"])
+                };
                 let reported = &report["functions"][0];
-                assert_eq!(listed["calls"], reported["calls"], "{name}: {function}");
                 assert_eq!(listed["self"]["ns"], own_ns(reported), "{name}: {function}");
             }
         }
