@@ -10,7 +10,7 @@ use truth_tests::{Fixture, fixture};
 const COMPARED: usize = 12;
 
 fn json(data: &Path, words: &[&str]) -> Value {
-    said(data, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    said(data, words).unwrap()
 }
 
 /// What is printed, or said on errors.
