@@ -66,6 +66,12 @@ impl Fixture {
         kernel != KernelText::There && of_cpus && keeps_returns
     }
 
+    /// The kernels with which every call of the recording can be resolved ([`Self::has_holes`]).
+    #[must_use]
+    pub fn kernels_without_holes(&self) -> Vec<Kernel> {
+        self.kernels().into_iter().filter(|kernel| !self.has_holes(kernel.text)).collect()
+    }
+
     /// Where `vmlinux`, `kcore` and `kallsyms` are, if the kernel was traced.
     #[must_use]
     pub fn kernel_dir(&self) -> Option<PathBuf> {

@@ -76,7 +76,7 @@ impl<'a> Analysis<'a> {
         self
     }
 
-    /// The same, which follows calls through their functions' own code: for [`Self::finish_with_code`].
+    /// Makes an analysis that follows calls through their own code, for [`Self::finish_with_code`].
     #[must_use]
     pub fn with_code(mut self, request: CodeRequest<'a>) -> Self {
         let functions = self.session.calls.request().functions.len();
@@ -84,8 +84,8 @@ impl<'a> Analysis<'a> {
         self
     }
 
-    /// Who does its work on calls that are whole in a stretch, on the decoder's workers; `None` where
-    /// somebody wants each of them, in order.
+    /// The digester that analyses calls that are whole in a stretch, on the decoder's workers; `None` where a
+    /// sink takes each of them in order.
     #[must_use]
     pub fn digester(&self) -> Option<RunDigester<'a>> {
         RunDigester::of(&self.session)

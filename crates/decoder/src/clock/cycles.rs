@@ -1,8 +1,7 @@
 //! How many core cycles were counted up to a slot, and between two.
 
-use super::progress::passed_since;
 use super::timeline::{CyclesNear, Timeline};
-use super::{Clock, Slot};
+use super::{Clock, Slot, progress};
 
 impl Clock {
     /// Cycles since the segment began, by the CYC packets up to here.
@@ -59,9 +58,6 @@ impl SlotCycles<'_> {
         let from = if nearest == lo { first } else { self.at(nearest) };
         let span = last.saturating_sub(from);
         let passed = |slot: Slot| self.timeline.marks().get(slot.0 as usize).map_or(work, |mark| mark.work);
-        let (start, end) = (passed(nearest), passed(slot));
-        let (done, all) = (passed_since(work, start), passed_since(end, start));
-        let share = if done >= all { span } else { span.saturating_mul(done) / all };
-        [first, from + share, most]
+        [first, from + progress::part(span, (passed(nearest), passed(slot)), work), most]
     }
 }

@@ -50,16 +50,20 @@ impl Progress<'_> {
 /// when they were.
 #[inline(always)]
 pub(super) fn share((start, from): (u32, Ns), (end, to): (u32, Ns), work: u32) -> Ns {
+    Ns(from.0 + part(to.since(from), (start, end), work)).min(to)
+}
+
+/// What of `span`, between two packets, had passed with `work` instructions; all of it where none is left.
+#[inline(always)]
+pub(super) fn part(span: u64, (start, end): (u32, u32), work: u32) -> u64 {
     let (done, all) = (passed_since(work, start), passed_since(end, start));
     if done >= all {
-        return to;
+        return span;
     }
-    let span = to.since(from);
-    let share = match span.checked_mul(done) {
+    match span.checked_mul(done) {
         Some(product) => product / all,
         None => span / all * done, // centuries
-    };
-    Ns(from.0 + share).min(to)
+    }
 }
 
 /// Instructions from `start` to `end`, both wrapping; 0 if `end` is earlier.

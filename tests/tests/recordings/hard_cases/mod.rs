@@ -27,7 +27,7 @@ use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
 use truth_tests::child_rows::child_differences;
 use truth_tests::rows::{Compare, differences};
-use truth_tests::{Fixture, Kernel, Opened, fixtures_of, pipeline};
+use truth_tests::{Fixture, Opened, fixtures_of, pipeline};
 
 /// Holds `functions` in all recordings of a run to what the program printed of them, and to the oracle.
 fn check(log: &str, functions: &[&str]) {
@@ -42,8 +42,7 @@ fn check_recording(fixture: &Fixture, functions: &[&str]) -> String {
     let truth = File::load(&fixture.truth).unwrap();
     let file = pipeline::open(&fixture.data).unwrap();
     let mut wrong = String::new();
-    let whole = |kernel: &&Kernel| !fixture.has_holes(kernel.text);
-    for kernel in fixture.kernels().iter().filter(whole) {
+    for kernel in &fixture.kernels_without_holes() {
         let opened = Opened::with_kernel(&file, kernel).unwrap();
         let mut oracle = Oracle::new(&truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
         let ids: Vec<_> = functions.iter().map(|name| opened.function(name).unwrap()).collect();
