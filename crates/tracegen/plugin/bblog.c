@@ -30,7 +30,8 @@
 
 EXPORT int qemu_plugin_version = 1;
 
-/* Escapes: number:u32, ns:u64, then the first argument or the result:u64. */
+/* Escapes: number:u32, ns:u64, then the first argument or the result:u64; of rt_sigaction the new
+ * handler's address (0: none), with the signal's number in the highest byte. */
 #define ESCAPE_SYSCALL 0xF0000001u
 #define ESCAPE_SYSRET 0xF0000002u
 
@@ -206,8 +207,8 @@ static void on_syscall(qemu_plugin_id_t plugin, unsigned vcpu, int64_t number, u
     *b->next++ = ESCAPE_SYSCALL;
     *b->next++ = (uint32_t)number;
     put_u64(b, now_ns());
-    /* The new handler's address instead of the signal number; guest addresses are ours. */
-    put_u64(b, number == SYS_GUEST_rt_sigaction ? (a2 ? *(uint64_t *)a2 : 0) : a1);
+    /* Guest addresses are ours. */
+    put_u64(b, number == SYS_GUEST_rt_sigaction ? a1 << 56 | (a2 ? *(uint64_t *)a2 : 0) : a1);
     b->arguments[0] = a1, b->arguments[1] = a2, b->arguments[2] = a3;
     b->arguments[3] = a4, b->arguments[4] = a5, b->arguments[5] = a6;
     if (b->next >= b->limit || number == SYS_GUEST_exit || number == SYS_GUEST_exit_group)

@@ -49,10 +49,21 @@ pub struct Block {
     pub last_function: u32,
     /// What the last instruction does.
     pub terminator: Terminator,
-    /// It is the first block of a signal handler.
-    pub signal_handler: bool,
+    /// The signals that it handles, if it is the first block of a handler.
+    pub signal_handler: Option<Signals>,
     /// A file mapping explains it.
     pub mapped: bool,
+}
+
+/// The signals that a handler is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signals {
+    /// An instruction raises them: `SIGSEGV` and the like.
+    Faults,
+    /// They come from outside.
+    Events,
+    /// Some of each.
+    Both,
 }
 
 impl Block {
@@ -66,16 +77,23 @@ impl Block {
         self.target == self.end
     }
 
-    /// Whether a signal handler that began after this block, and let it go on at `resume`, came because the
-    /// instruction there faulted; otherwise the block was executed to its end.
+    /// Whether a handler of `signals` that began after this block, and let it go on at `resume`, came because
+    /// the instruction there faulted; otherwise the block was executed to its end.
     ///
-    /// The emulator logs a block when it begins, and delivers what comes from outside only between two.
-    pub(crate) fn faulted_at(&self, resume: Avma) -> bool {
+    /// The emulator logs a block when it begins, and delivers what comes from outside only between two: a
+    /// recursive function may return to the beginning of the block that returns.  A handler of both kinds is
+    /// taken for one of events where the block's last instruction branches to `resume`.
+    pub(crate) fn faulted_at(&self, resume: Avma, signals: Signals) -> bool {
         let branches_there = match self.terminator {
             Terminator::Conditional | Terminator::Jump | Terminator::Call => self.target == resume,
             _ => false,
         };
-        (self.start..=self.last).contains(&resume) && !branches_there
+        let came_from_outside = match signals {
+            Signals::Faults => false,
+            Signals::Events => true,
+            Signals::Both => branches_there,
+        };
+        (self.start..=self.last).contains(&resume) && !came_from_outside
     }
 }
 
@@ -199,14 +217,19 @@ mod tests {
             first_function: 1,
             last_function: 1,
             terminator,
-            signal_handler: false,
+            signal_handler: None,
             mapped: true,
         };
         let returns = block(Terminator::Return, 0x109);
-        let faults = [0xff, 0x100, 0x104, 0x108, 0x109].map(|ip| returns.faulted_at(Avma(ip)));
-        assert_eq!(faults, [false, true, true, true, false]);
+        for signals in [Signals::Faults, Signals::Both] {
+            let faults = [0xff, 0x100, 0x104, 0x108, 0x109].map(|ip| returns.faulted_at(Avma(ip), signals));
+            assert_eq!(faults, [false, true, true, true, false]);
+        }
+        // A recursive function returned to where its caller goes on, in the code that returns.
+        assert!(!returns.faulted_at(Avma(0x100), Signals::Events));
         let loops = block(Terminator::Conditional, 0x100);
-        assert!(!loops.faulted_at(Avma(0x100)) && loops.faulted_at(Avma(0x104)));
+        let both = |ip| loops.faulted_at(Avma(ip), Signals::Both);
+        assert!(!both(0x100) && both(0x104) && loops.faulted_at(Avma(0x100), Signals::Faults));
     }
 
     #[test]

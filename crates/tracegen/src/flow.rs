@@ -12,7 +12,7 @@ impl Slice<'_, '_> {
     #[inline]
     pub(crate) fn follow(&mut self, from: &Block, to: &Block) -> bool {
         let called = from.terminator == Terminator::Call && from.target == to.start;
-        if to.signal_handler && !called || !explains(from, to) {
+        if to.signal_handler.is_some() && !called || !explains(from, to) {
             return false;
         }
         self.count_branch(from, to);

@@ -1,11 +1,11 @@
 //! What ran: a block log, with blocks classified and moved to the recording's addresses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use model::{Avma, Pid};
 
-use crate::block::{Block, Terminator, classify};
+use crate::block::{Block, Signals, Terminator, classify};
 use crate::elf::Place;
 use crate::error::Error;
 use crate::log::{BlockRecord, Entry, Log, ThreadLog, syscall};
@@ -41,7 +41,7 @@ impl Program {
             .zip(0..)
             .map(|(record, id)| {
                 let block = block(record, id, &maps, &mut functions);
-                Block { signal_handler: handlers.contains(&record.start), ..block }
+                Block { signal_handler: handlers.get(&record.start).copied(), ..block }
             })
             .collect();
         let mut by_start = HashMap::new();
@@ -76,15 +76,24 @@ fn check_threads(dir: &Path, threads: &[ThreadLog], blocks: usize) -> Result<(),
     Ok(())
 }
 
-/// Addresses that any thread gave to `rt_sigaction`; SIG_DFL and SIG_IGN are none.
-fn signal_handlers(threads: &[ThreadLog]) -> HashSet<u64> {
-    let entries = threads.iter().flat_map(|thread| thread.entries(0));
-    entries
-        .filter_map(|entry| match entry {
-            Entry::Syscall { number: syscall::RT_SIGACTION, argument, .. } if argument > 1 => Some(argument),
-            _ => None,
-        })
-        .collect()
+/// What any thread gave to `rt_sigaction`: the handlers' addresses, and their signals.
+fn signal_handlers(threads: &[ThreadLog]) -> HashMap<u64, Signals> {
+    /// `SIGILL`, `SIGTRAP`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
+    const FAULTS: [u8; 5] = [4, 5, 7, 8, 11];
+    let mut handlers = HashMap::new();
+    for entry in threads.iter().flat_map(|thread| thread.entries(0)) {
+        let Entry::Syscall { number: syscall::RT_SIGACTION, argument, .. } = entry else { continue };
+        let (signal, handler) = ((argument >> 56) as u8, argument & (u64::MAX >> 8));
+        // Neither SIG_DFL nor SIG_IGN.
+        if handler > 1 {
+            let signals = if FAULTS.contains(&signal) { Signals::Faults } else { Signals::Events };
+            let all = handlers.entry(handler).or_insert(signals);
+            if *all != signals {
+                *all = Signals::Both;
+            }
+        }
+    }
+    handlers
 }
 
 fn block(record: &BlockRecord, id: u32, maps: &Maps, functions: &mut FunctionNumbers) -> Block {
@@ -106,7 +115,7 @@ fn block(record: &BlockRecord, id: u32, maps: &Maps, functions: &mut FunctionNum
         first_function: functions.number(record.start, id, maps),
         last_function: functions.number(record.last, id, maps),
         terminator,
-        signal_handler: false,
+        signal_handler: None,
         mapped: mapping.is_some(),
     }
 }

@@ -3,7 +3,7 @@
 use model::{Avma, Tid};
 
 use crate::aux_buffer::AuxBuffer;
-use crate::block::{Block, Terminator};
+use crate::block::{Block, Signals, Terminator};
 use crate::clock::{Time, ticks};
 use crate::kernel::Entry as KernelEntry;
 use crate::log::{Entry, syscall};
@@ -154,7 +154,7 @@ impl Slice<'_, '_> {
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
             self.end_overflow(None);
-            self.leave_kernel(block.start, block.signal_handler);
+            self.leave_kernel(block.start, block.signal_handler.is_some());
         } else if let Some(previous) = self.thread.previous {
             let previous = &program.blocks[previous as usize];
             if !self.follow(previous, block) {
@@ -249,7 +249,10 @@ impl Slice<'_, '_> {
     /// after it has not run.
     fn may_fault(&self) -> bool {
         match self.thread.log.entry(self.thread.at) {
-            Some((Entry::Block(id), _)) => self.world.program.blocks[id as usize].signal_handler,
+            Some((Entry::Block(id), _)) => {
+                let signals = self.world.program.blocks[id as usize].signal_handler;
+                signals.is_some_and(|signals| signals != Signals::Events)
+            }
             _ => false,
         }
     }
@@ -319,14 +322,14 @@ impl Slice<'_, '_> {
     /// The code does not lead from `previous` to `block`: a signal, or QEMU's own ways.
     fn unexplained(&mut self, previous: &Block, block: &Block) {
         let inside = block.start > previous.start && block.start <= previous.last;
-        if previous.terminator != Terminator::Syscall && inside && !block.signal_handler {
+        if previous.terminator != Terminator::Syscall && inside && block.signal_handler.is_none() {
             self.world.oddity("block left midway");
             return;
         }
         let mut interrupted = previous.last;
-        match self.after_signal(previous) {
-            _ if !block.signal_handler => self.world.oddity("unexplained flow"),
-            Some(resume) if previous.faulted_at(resume) => {
+        match (self.after_signal(previous), block.signal_handler) {
+            (_, None) => self.world.oddity("unexplained flow"),
+            (Some(resume), Some(signals)) if previous.faulted_at(resume, signals) => {
                 interrupted = resume;
                 // A block that begins at its last instruction may be longer than that.
                 let rest = self.world.program.block_at(resume).filter(|rest| rest.last == previous.last);
@@ -337,9 +340,9 @@ impl Slice<'_, '_> {
                 }
             }
             // The branch before the signal was executed; where it went is where the handler returns to.
-            Some(resume) => {
+            (Some(resume), _) => {
                 let target = self.world.program.block_at(resume).unwrap_or(*block);
-                let target = Block { start: resume, signal_handler: false, ..target };
+                let target = Block { start: resume, signal_handler: None, ..target };
                 if self.follow(previous, &target) {
                     interrupted = resume;
                 } else {
@@ -347,13 +350,13 @@ impl Slice<'_, '_> {
                 }
             }
             // The handler does not come back: its signal came before the block's last instruction.
-            None => self.take_back(previous, 1),
+            (None, _) => self.take_back(previous, 1),
         }
         self.enter_kernel(KernelEntry::Interrupt, interrupted, Flags::NONE);
         let us = 1.2 + self.world.rng.unit();
         self.pass_us(us);
         self.buffer.unit.timer(self.thread.now);
-        self.leave_kernel(block.start, block.signal_handler);
+        self.leave_kernel(block.start, block.signal_handler.is_some());
     }
 
     /// The last `instructions` of a block have not run; they are a block of their own when they do.
@@ -375,7 +378,7 @@ impl Slice<'_, '_> {
             Entry::Block(id) => {
                 let block = blocks.get(id as usize)?;
                 last = block.last;
-                Some(if block.signal_handler { Step::Handler } else { Step::Block(block.start) })
+                Some(if block.signal_handler.is_some() { Step::Handler } else { Step::Block(block.start) })
             }
             Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last)),
             Entry::Syscall { .. } | Entry::Sysret { .. } => None,

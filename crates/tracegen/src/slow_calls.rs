@@ -156,7 +156,7 @@ mod tests {
             first_function: 0,
             last_function: 0,
             terminator,
-            signal_handler: false,
+            signal_handler: None,
             mapped: true,
         }
     }

@@ -232,7 +232,7 @@ impl Assembler {
                 first_function: draft.function,
                 last_function: draft.function,
                 terminator: draft.terminator(),
-                signal_handler: false,
+                signal_handler: None,
                 mapped: true,
             });
             out.choices.push(draft.choice);

@@ -61,7 +61,7 @@ pub enum Entry {
         number: u32,
         /// Real time, ns.
         ns: u64,
-        /// First argument; for `rt_sigaction` the handler's address.
+        /// First argument; for `rt_sigaction` the handler's address, and the signal in the highest byte.
         argument: u64,
     },
     /// A system call returned.
