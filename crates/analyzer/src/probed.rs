@@ -75,16 +75,15 @@ impl<'a> ProbedAnalysis<'a> {
         around: Surroundings<'a>,
         names: &'a dyn StackNames,
     ) -> Self {
-        let hit = functions.iter().map(|(_, cost)| cost.hit).reduce(ProbeTime::or).unwrap_or_default();
         Self {
             around,
             map: CodeMap::new(around),
             request: request.clone(),
+            prices: Prices::new(any_hit(functions.iter().map(|(_, cost)| cost))),
             functions,
             no_off_cpu: None,
             calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
             children: FxHashMap::default(),
-            prices: Prices::new(hit),
             slices: Slices::default(),
             intervals: Intervals::default(),
             causes: request.functions.iter().map(|_| Default::default()).collect(),
@@ -287,7 +286,19 @@ impl<'a> ProbedAnalysis<'a> {
     }
 }
 
+/// One probe of any of these kinds.
+fn any_hit<'a>(costs: impl Iterator<Item = &'a ProbeCost>) -> ProbeTime {
+    costs.map(|cost| cost.hit).reduce(ProbeTime::or).unwrap_or_default()
+}
+
 impl ProbeSink for ProbedAnalysis<'_> {
+    fn costs(&mut self, costs: &[ProbeCost]) {
+        for ((_, cost), now) in self.functions.iter_mut().zip(costs) {
+            *cost = *now;
+        }
+        self.prices.set_hit(any_hit(costs.iter()));
+    }
+
     fn slice_begins(&mut self, start: Ns, children: bool) {
         self.slices.begins(start, children);
     }

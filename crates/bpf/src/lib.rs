@@ -40,7 +40,7 @@ mod waker_stack;
 mod wire;
 
 pub use attach::{Part, ProbedFunction, ProbedPlace};
-pub use cost::{Cost, Costs};
+pub use cost::{Cost, Costs, EndCosts, LiveCosts};
 pub use error::BpfError;
 pub use offers::Offers;
 pub use probe_points::{

@@ -17,10 +17,16 @@ pub(crate) struct Load {
     file: Option<File>,
 }
 
+/// Bytes of data of each kind, lightest first, and whether it makes a system call.
+const KINDS: [(usize, bool); 3] = [(0, false), (64 << 10, false), (2 << 20, true)];
+
 impl Load {
+    /// Kinds of load.
+    pub(crate) const KINDS: usize = KINDS.len();
+
     /// Each of them, lightest first.
-    pub(crate) fn each() -> impl Iterator<Item = Self> {
-        [(0, false), (64 << 10, false), (2 << 20, true)].into_iter().map(|(bytes, reads)| Self {
+    pub(crate) fn each() -> [Self; Self::KINDS] {
+        KINDS.map(|(bytes, reads)| Self {
             words: vec![1; bytes / size_of::<u64>()],
             file: if reads { File::open("/proc/self/stat").ok() } else { None },
         })

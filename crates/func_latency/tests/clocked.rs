@@ -189,25 +189,34 @@ fn too_wide(case: Case, function: &Value) -> Option<String> {
     }
 }
 
-/// One run of each of these cases, and of one with a wide interval at most as many as `attempts`; what is
-/// wrong.  `None`: it is not permitted here.
-fn round(cases: &[(usize, usize)], attempts: usize) -> Option<Vec<String>> {
+/// How far a run may be from what is asked of it.
+struct Lenience {
+    /// Runs of a case of which the last one counts, while the interval of those before is too wide or wrong.
+    attempts: usize,
+    /// Wrong intervals of all cases: a measurement is right nearly always, and a machine that others share has
+    /// spells in which a trap takes longer than it did before.
+    wrong: usize,
+}
+
+/// What is wrong with one run of each of these cases.  `None`: it is not permitted here.
+fn round(cases: &[(usize, usize)], lenience: &mut Lenience) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for &(language, number) in cases {
         let (program, case) = (&programs()[language], CASES[number]);
-        for left in (0..attempts).rev() {
+        for left in (0..lenience.attempts).rev() {
             println!("{program:?} {case:?}");
             let clocked = Clocked::new(program, case);
             let function = reported(clocked.program.id())?;
             let own = clocked.end();
-            let wide = too_wide(case, &function);
             let wrong = wrong(case, &function, own);
-            let is_last = wide.is_none() || left == 0;
-            let found = wrong.into_iter().chain(wide.filter(|_| is_last));
-            all.extend(found.map(|what| format!("{program:?}: {what}")));
-            if is_last {
-                break;
+            let is_forgiven = left > 0 && !wrong.is_empty() && lenience.wrong > 0;
+            lenience.wrong -= usize::from(is_forgiven);
+            let wide = too_wide(case, &function);
+            if is_forgiven || left > 0 && wrong.is_empty() && wide.is_some() {
+                continue;
             }
+            all.extend(wrong.into_iter().chain(wide).map(|what| format!("{program:?}: {what}")));
+            break;
         }
     }
     Some(all)
@@ -218,11 +227,14 @@ fn figures_are_what_the_programs_own_clock_says() {
     let is_full = std::env::var_os("FUNC_LATENCY_FULL").is_some();
     let all: Vec<(usize, usize)> =
         (0..2).flat_map(|program| (0..CASES.len()).map(move |case| (program, case))).collect();
-    let (rounds, cases, attempts) = if is_full { (20, &all[..], 1) } else { (1, &QUICK[..], 3) };
+    let (rounds, cases, mut lenience) = match is_full {
+        true => (20, &all[..], Lenience { attempts: 1, wrong: 0 }),
+        false => (1, &QUICK[..], Lenience { attempts: 6, wrong: 1 }),
+    };
     for is_busy in [false, true] {
         let _busy = is_busy.then(Busy::new);
         for number in 0..rounds {
-            let Some(wrong) = round(cases, attempts) else { return };
+            let Some(wrong) = round(cases, &mut lenience) else { return };
             assert!(wrong.is_empty(), "round {number}, busy: {is_busy}: {wrong:#?}");
         }
     }

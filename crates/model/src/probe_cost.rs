@@ -95,3 +95,15 @@ pub struct ProbeCost {
     /// One probe of which nothing else is known.
     pub hit: ProbeTime,
 }
+
+impl ProbeCost {
+    /// One of two costs, and it is not known which.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            returned: self.returned.or(other.returned),
+            jumped: self.jumped.or(other.jumped),
+            hit: self.hit.or(other.hit),
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use crate::address::Avma;
 use crate::clock::Ns;
 use crate::ids::{Cpu, Pid, Tid};
+use crate::probe_cost::ProbeCost;
 
 /// One call that was paired by its stack pointer.  Times are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +185,9 @@ pub struct ProbedSlice {
 
 /// Takes what probes see: the calls of a thread in the order of their ends.
 pub trait ProbeSink {
+    /// What probes cost has been measured anew, by the number of their function: so it is for the calls that
+    /// are told from now on.
+    fn costs(&mut self, _: &[ProbeCost]) {}
     /// A slice of the window begins (see [`ProbedSlice`]): before the records of calls that begin in it.
     /// Told again while it has not ended, it begins later than was told.
     fn slice_begins(&mut self, start: Ns, children: bool);

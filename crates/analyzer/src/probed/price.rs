@@ -76,6 +76,11 @@ impl Prices {
         Self { hit, ..Self::default() }
     }
 
+    /// From now on one probe of any kind costs this.
+    pub(super) const fn set_hit(&mut self, hit: ProbeTime) {
+        self.hit = hit;
+    }
+
     /// What probes added to a call, of which its own are `probes`.
     pub(super) fn added(&mut self, call: &ProbedCall, probes: CallProbes) -> ProbeTime {
         let inner = self.inner.entry(call.tid).or_default();

@@ -104,6 +104,8 @@ enum Seen {
     Begins(u64, bool),
     Ends(u64),
     Call(ProbedCall),
+    /// Both functions cost this from now on.
+    Costs(ProbeCost),
 }
 
 fn report(seen: &[Seen]) -> FunctionReport {
@@ -127,6 +129,7 @@ fn report(seen: &[Seen]) -> FunctionReport {
             Seen::Begins(start, children) => analysis.slice_begins(Ns(*start), *children),
             Seen::Ends(end) => analysis.slice_ends(Ns(*end)),
             Seen::Call(call) => analysis.call(call),
+            Seen::Costs(cost) => analysis.costs(&[*cost; 2]),
         }
     }
     let report = analysis.finish((Ns(0), Ns(10_000)), Limits::default());
@@ -141,6 +144,17 @@ fn p50(report: &FunctionReport) -> [u64; 3] {
 
 fn children(report: &FunctionReport) -> Vec<(&'static str, u64, u64)> {
     report.children.iter().map(|row| (row.kind.name(), row.total.count, row.total.sum_ns)).collect()
+}
+
+#[test]
+fn a_call_costs_what_was_measured_last() {
+    let dearer = CallProbes { inside: time(30, 34, 40), whole: time(60, 70, 90) };
+    let dearer = ProbeCost { returned: dearer, jumped: dearer, hit: time(15, 60, 120) };
+    let calls = |number, start| Seen::Call(call(number, None, (start, start + 150), 1));
+    let report = report(&[calls(0, 100), Seen::Costs(cost().or(dearer)), calls(1, 1_000)]);
+    let latency = |row: &CallRow| (row.latency_ns, row.error_ns);
+    let rows: Vec<(u64, u64)> = report.rows.iter().map(latency).collect();
+    assert_eq!(rows, [(138, 8), (128, 18)]);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Result;
-use bpf::{Group, Part, Removal, Removed, Run, Session, StackSeen};
+use bpf::{EndCosts, Group, Part, Removal, Removed, Run, Session, StackSeen};
 use model::Pid;
 use recorder::Proc;
 
-use super::ends::{self, EndCosts};
+use super::ends;
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Price, Snapshot};
 use super::overhead::{self, Choice, Moment, Others, ProbeLimits};

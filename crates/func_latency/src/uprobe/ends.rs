@@ -2,9 +2,10 @@
 //! probed instructions.
 
 use std::ops::Range;
+use std::thread::{self, JoinHandle};
 
-use anyhow::Result;
-use bpf::{BpfError, Cost, Costs, Ends, ProbePoints, Removal};
+use anyhow::{Result, anyhow};
+use bpf::{BpfError, EndCosts, Ends, ProbePoints, Removal};
 
 use super::functions::Candidate;
 use super::unwinding::{Calls, Decision};
@@ -12,53 +13,27 @@ use crate::exit::{Exit, failure};
 use crate::messages;
 use crate::render::units::{counted, duration};
 
-/// What probes cost, by how ends are seen.
-pub(super) struct EndCosts {
-    /// `ret` is probed.
-    at_instructions: Costs,
-    /// Return addresses are rewritten.
-    by_return_address: Costs,
+/// `10.2 us`, of a call of a function with such an entry.
+fn call_cost(costs: &EndCosts, points: &ProbePoints, ends: Ends) -> String {
+    duration(costs.with_ends(points, ends).call_ns)
 }
 
-impl EndCosts {
-    /// Measures what may be needed; the probes for that are being removed.
+/// Costs that are being measured.
+pub(super) struct MeasuredCosts(JoinHandle<Result<(EndCosts, Removal), BpfError>>);
+
+impl MeasuredCosts {
+    /// Begins to measure what may be needed: it takes half a second, most of it waiting.
+    pub(super) fn begin(ends: Option<Ends>) -> Self {
+        Self(thread::spawn(move || EndCosts::measure(ends)))
+    }
+
+    /// The costs; the probes that measured them are being removed.
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub(super) fn measure(ends: Option<Ends>) -> Result<(Self, Removal), BpfError> {
-        if let Some(ends) = ends {
-            let (costs, removal) = Costs::measure(ends)?;
-            return Ok((Self { at_instructions: costs, by_return_address: costs }, removal));
-        }
-        let ([at_instructions, by_return_address], removal) = Costs::measure_both()?;
-        Ok((Self { at_instructions, by_return_address }, removal))
-    }
-
-    /// Of a function with these probes.
-    pub(super) const fn of(&self, points: &ProbePoints) -> Cost {
-        match points.ends {
-            Ends::AtInstructions => self.at_instructions.of(points),
-            Ends::ByReturnAddress => self.by_return_address.of(points),
-        }
-    }
-
-    /// If its return addresses were rewritten.
-    pub(super) const fn rewritten(&self, points: &ProbePoints) -> Cost {
-        self.by_return_address.of(points)
-    }
-
-    /// `10.2 us`, of a call of a function with such an entry.
-    fn text(&self, points: &ProbePoints, ends: Ends) -> String {
-        let costs = match ends {
-            Ends::AtInstructions => &self.at_instructions,
-            Ends::ByReturnAddress => &self.by_return_address,
-        };
-        duration(costs.of(points).call_ns)
-    }
-
-    #[cfg(test)]
-    pub(super) const fn with(at_instructions: Costs, by_return_address: Costs) -> Self {
-        Self { at_instructions, by_return_address }
+    pub(super) fn wait(self) -> Result<(EndCosts, Removal)> {
+        let measured = self.0.join().map_err(|_| anyhow!("what a probe costs was not measured: a defect"))?;
+        Ok(measured?)
     }
 }
 
@@ -106,8 +81,8 @@ pub(super) fn settle(
 impl Decision {
     /// What is done, what it costs, and why.
     fn text(&self, points: &ProbePoints, costs: &EndCosts) -> String {
-        let dear = costs.text(points, Ends::AtInstructions);
-        let cheap = costs.text(points, Ends::ByReturnAddress);
+        let dear = call_cost(costs, points, Ends::AtInstructions);
+        let cheap = call_cost(costs, points, Ends::ByReturnAddress);
         match self {
             Self::Rewritten { stacks } => {
                 let why = match *stacks as u64 {
@@ -131,7 +106,7 @@ impl Decision {
 
 #[cfg(test)]
 mod tests {
-    use bpf::{CodePart, FunctionCode};
+    use bpf::{CodePart, Cost, Costs, FunctionCode};
     use model::{FileOffset, Svma};
 
     use super::super::unwinding::Danger;
@@ -143,7 +118,7 @@ mod tests {
             let cost = Cost { call_ns, ..Cost::default() };
             Costs { emulated: cost, stepped: cost }
         };
-        let costs = EndCosts::with(costs(10_200), costs(1_700));
+        let costs = EndCosts { at_instructions: costs(10_200), by_return_address: costs(1_700) };
         let part = CodePart { start: Svma(0), file_offset: FileOffset(0), bytes: &[0x55, 0x5d, 0xc3] };
         let code = FunctionCode { entry: Svma(0), parts: vec![part] };
         let points = ProbePoints::new(&code, Ends::AtInstructions).unwrap();

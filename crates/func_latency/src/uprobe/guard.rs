@@ -11,11 +11,10 @@
 
 use std::time::{Duration, Instant};
 
-use bpf::{Cost, Hits, Run};
+use bpf::{Cost, EndCosts, Ends, Hits, Run};
 use model::Pid;
 use recorder::process_cpu_ns;
 
-use super::ends::EndCosts;
 use super::functions::Candidate;
 
 /// How often costs are looked at.
@@ -50,7 +49,7 @@ impl Price {
 
     /// If the candidate's return addresses were rewritten.
     pub(super) const fn rewritten(candidate: &Candidate, costs: &EndCosts) -> Self {
-        Self::at(costs.rewritten(&candidate.probed.points))
+        Self::at(costs.with_ends(&candidate.probed.points, Ends::ByReturnAddress))
     }
 
     const fn at(cost: Cost) -> Self {

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use analyzer::{Limits, ProbedAnalysis};
 use anyhow::Result;
-use bpf::{Ends, ProbedFunction, Removal, Room, Session};
+use bpf::{Ends, LiveCosts, ProbedFunction, Removal, Room, Session};
 use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
@@ -50,7 +50,7 @@ use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
 use before::{Plan, Ready};
-use ends::EndCosts;
+use ends::MeasuredCosts;
 use functions::Candidate;
 use overhead::{Choice, Expected};
 use report::{Live, Seen};
@@ -101,6 +101,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let (target, program) = target_of(config)?;
     let object = report.calls.object.as_deref();
     let status = Status::new();
+    let costs = MeasuredCosts::begin(config.ends);
     status.say("reading symbols");
     // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
     let mut code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
@@ -121,7 +122,8 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
     }
     status.say("measuring what a probe costs");
-    let (costs, costs_removal) = EndCosts::measure(config.ends)?;
+    let (costs, costs_removal) = costs.wait()?;
+    let live_costs = LiveCosts::begin(config.ends, costs);
     let room = Room { threads: room_for_threads(code.threads().len()), ring_bytes: ring_bytes(config)? };
     let session = Session::open(probed(&candidates), room, config.sched.then_some(config.waker_stack))?;
     let plan = Plan {
@@ -143,9 +145,16 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         analysis = analysis.without_scheduler();
     }
     let chosen = chosen(&candidates, wanted.len(), &ready.choice);
-    let timed =
-        Timed { config, interrupts, target: &target, proc: &proc, candidates: &candidates, status: &status };
-    let (summary, removal) = timed.pass(ready, program, wanted.len(), &mut analysis)?;
+    let timed = Timed {
+        config,
+        interrupts,
+        target: &target,
+        proc: &proc,
+        candidates: &candidates,
+        asked: wanted.len(),
+        status: &status,
+    };
+    let (summary, removal) = timed.pass(ready, program, live_costs, &mut analysis)?;
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
     let seen = Seen {
@@ -165,6 +174,8 @@ struct Timed<'a> {
     target: &'a Target,
     proc: &'a Proc,
     candidates: &'a [Candidate],
+    /// Of the candidates the first ones were asked for.
+    asked: usize,
     status: &'a Status,
 }
 
@@ -174,7 +185,7 @@ impl Timed<'_> {
         &self,
         ready: Ready,
         mut program: Option<StartedProgram>,
-        asked: usize,
+        costs: LiveCosts,
         analysis: &mut ProbedAnalysis<'_>,
     ) -> Result<(bpf::Summary, Removal)> {
         let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
@@ -182,7 +193,7 @@ impl Timed<'_> {
         guard.begin_slice(!choice.children.is_empty());
         self.status.clear();
         if self.config.verbose {
-            let chosen = chosen(self.candidates, asked, &choice);
+            let chosen = chosen(self.candidates, self.asked, &choice);
             messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
         }
         program.iter_mut().for_each(StartedProgram::go);
@@ -199,8 +210,9 @@ impl Timed<'_> {
             removing,
             guard,
             cpu,
+            costs,
         };
-        let went = window.pass(&mut is_over, &mut Watched::new(analysis, asked), self.status)?;
+        let went = window.pass(&mut is_over, &mut Watched::new(analysis, self.asked), self.status)?;
         let failed = program.as_mut().and_then(StartedProgram::failed);
         drop(program);
         self.status.clear();

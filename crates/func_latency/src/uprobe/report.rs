@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use analyzer::{ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
-use bpf::Ends;
+use bpf::{EndCosts, Ends};
 use image::{Image, KernelSymbols};
-use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Schedule};
+use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, ProbeCost, Schedule};
 use recorder::{Proc, Target};
 
 use crate::config::ReportConfig;
@@ -21,7 +21,6 @@ use crate::report_command::{leave_out_uncalled, seen, uncalled, with_rows, write
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, remedy};
 
-use super::ends::EndCosts;
 use super::functions::Candidate;
 use super::ways_on;
 
@@ -73,10 +72,15 @@ pub(super) fn analysis<'a>(
         is_part: false,
         buffers: &[],
     };
-    let function = |candidate: &Candidate| (candidate.id, costs.of(&candidate.probed.points).probes);
-    let functions = chosen.iter().map(function).collect();
+    let ids = chosen.iter().map(|candidate| candidate.id);
+    let functions = ids.zip(probe_costs(chosen, costs)).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
     ProbedAnalysis::new(request, functions, &threads, around, names)
+}
+
+/// What probes cost, function by function.
+pub(super) fn probe_costs(candidates: &[Candidate], costs: &EndCosts) -> Vec<ProbeCost> {
+    candidates.iter().map(|candidate| costs.of(&candidate.probed.points).probes).collect()
 }
 
 /// What runs now: the kernel's functions are read when one is asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{LostCalls, Ns, OffCpuInterval, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
+use model::{LostCalls, Ns, OffCpuInterval, ProbeCost, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
 
 /// Buckets of each power of two: a figure is right to 3 %.
 const PARTS: u32 = 32;
@@ -54,6 +54,10 @@ fn middle_ns(bucket: u32) -> u64 {
 }
 
 impl ProbeSink for Watched<'_> {
+    fn costs(&mut self, costs: &[ProbeCost]) {
+        self.sink.costs(costs);
+    }
+
     fn slice_begins(&mut self, start: Ns, children: bool) {
         self.sink.slice_begins(start, children);
     }

@@ -4,11 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bpf::{Group, Hits, INTERVAL, Part, Placing, Removal, Removed, Run, Summary};
+use bpf::{Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
 use model::ProbeSink;
 
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Snapshot, Spent, TooMuch};
+use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{Round, Turns};
 use super::watched::Watched;
@@ -54,6 +55,8 @@ pub(super) struct Window<'a> {
     pub(super) removing: Removal,
     pub(super) guard: Guard,
     pub(super) cpu: CpuTime,
+    /// What probes cost meanwhile.
+    pub(super) costs: LiveCosts,
 }
 
 impl Window<'_> {
@@ -72,6 +75,9 @@ impl Window<'_> {
         };
         let mut stopped = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
+            if let Some(costs) = self.costs.newer() {
+                sink.costs(&probe_costs(self.candidates, &costs));
+            }
             self.run.read(sink)?;
             if self.guard.is_due() {
                 let now = Snapshot::take(&self.run, &mut self.cpu);
@@ -95,7 +101,8 @@ impl Window<'_> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
         let spent = self.guard.spent();
         let (summary, removal) = self.run.finish(sink)?;
-        Ok(Went { summary, removal: removal.and(self.removing), stopped, spent })
+        let removal = removal.and(self.removing).and(self.costs.end());
+        Ok(Went { summary, removal, stopped, spent })
     }
 
     fn take_turns(&mut self, phase: Phase, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {

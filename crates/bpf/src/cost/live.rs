@@ -1,0 +1,74 @@
+//! What a probe costs now: measured while the target's calls are timed.
+//!
+//! A virtual machine's traps take a fifth longer for some 100 ms, and half as long again beside a busy
+//! neighbour: what was measured before the window need not hold for a call two seconds later.  How much
+//! dearer a probe is with cold caches was measured then; here it is the machine's speed that is looked at, by
+//! calls under light loads, and the cost at a time lies between both.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::EndCosts;
+use super::own_calls::{OwnCalls, Shape};
+use crate::error::BpfError;
+use crate::probe_points::Ends;
+use crate::removal::Removal;
+
+/// Between two batches, which take less than a millisecond.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Calls of each function in a batch, by load.
+const BATCH: Shape = [8, 8, 0];
+/// Batches that say what a probe costs now.
+const KEPT: usize = 8;
+
+/// A thread that measures.
+pub struct LiveCosts {
+    shared: Arc<Shared>,
+    measuring: JoinHandle<Result<Removal, BpfError>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    latest: Mutex<Option<EndCosts>>,
+}
+
+impl LiveCosts {
+    /// Measures from now on, for these kinds of ends or both; `before` was measured under all loads.
+    #[must_use]
+    pub fn begin(ends: Option<Ends>, before: EndCosts) -> Self {
+        let shared = Arc::<Shared>::default();
+        let ours = Arc::clone(&shared);
+        Self { shared, measuring: thread::spawn(move || measure(ends, before, &ours)) }
+    }
+
+    /// Costs, with those of the last half second, if they are newer than what this said before.
+    #[must_use]
+    pub fn newer(&self) -> Option<EndCosts> {
+        self.shared.latest.lock().ok()?.take()
+    }
+
+    /// Ends it; its probes are being removed.
+    #[must_use]
+    pub fn end(self) -> Removal {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // Where it could not measure there is nothing to remove, and the costs are those of before.
+        self.measuring.join().ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+fn measure(ends: Option<Ends>, before: EndCosts, shared: &Shared) -> Result<Removal, BpfError> {
+    let mut calls = OwnCalls::new(&EndCosts::functions(ends));
+    calls.record(Duration::MAX, INTERVAL, |calls| {
+        calls.keep(KEPT);
+        if let Ok(mut latest) = shared.latest.lock()
+            && calls.seen_whole() > 0
+        {
+            *latest = Some(before.widened_by(&EndCosts::of_samples(ends, &calls.samples())));
+        }
+        calls.make(BATCH);
+        shared.is_over.load(Ordering::Relaxed)
+    })
+}
