@@ -191,7 +191,7 @@ fn too_wide(case: Case, function: &Value) -> Option<String> {
 
 /// How far a run may be from what is asked of it.
 struct Lenience {
-    /// Runs of a case of which the last one counts, while the interval of those before is too wide or wrong.
+    /// Runs of a case at most: the next one is made where an interval was too wide, or wrong and forgiven.
     attempts: usize,
     /// Wrong intervals of all cases: a measurement is right nearly always, and a machine that others share has
     /// spells in which a trap takes longer than it did before.
