@@ -13,7 +13,7 @@ use crate::printable::Printable;
 use crate::render::compare::{self, Compared, FailAbove, Side};
 use crate::render::units::counted;
 use crate::report_command::text_width;
-use crate::runs_made::{RowsDirectory, Runner, make, read_made};
+use crate::runs_made::{Made, RowsDirectory, Runner, make, read_made};
 use crate::shell_line::program_of;
 use crate::{messages, runs_there};
 
@@ -43,7 +43,21 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
         Ok::<_, anyhow::Error>(Side { name: line.clone(), runs: runs_there::one("compare", functions)? })
     };
     let (base, these) = (side(line_a, &rows_a)?, side(line_b, &rows_b)?);
-    tell(&base, &these, record.query.format, fail_above)
+    let exit = tell(&base, &these, record.query.format, fail_above)?;
+    if fail_above.is_some() && !passes(exit, made) {
+        if exit == Exit::Done {
+            messages::warn(
+                "--fail-above: runs were interrupted, and those that were made do not pass for all",
+            );
+        }
+        return Ok(Exit::Nothing);
+    }
+    Ok(exit)
+}
+
+/// Whether runs of which `--fail-above` says `verdict` pass: a gate that was interrupted has not been passed.
+const fn passes(verdict: Exit, made: Made) -> bool {
+    matches!((verdict, made), (Exit::Done, Made::All))
 }
 
 /// Uprobes are placed where the program that is started begins, which is the shell then.
@@ -116,4 +130,15 @@ pub(crate) fn verdict(comparison: &Comparison, fail_above: Option<FailAbove>) ->
         messages::warn(format!("--fail-above of {figure} cannot be told: {figure} {why}"));
     }
     if fail_above.fails(comparison) { Exit::Nothing } else { Exit::Done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_runs_do_not_pass() {
+        assert!(passes(Exit::Done, Made::All) && !passes(Exit::Nothing, Made::All));
+        assert!(!passes(Exit::Done, Made::Interrupted { whole: 9 }));
+    }
 }
