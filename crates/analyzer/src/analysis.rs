@@ -8,11 +8,11 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::call_row::RowSink;
 use crate::digest::{DigestedRuns, RunDigester};
 use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
+use crate::row_sink::RowSink;
 use crate::session::Session;
 use crate::thread::Thread;
 use crate::tree::TreeSink;
@@ -45,6 +45,7 @@ impl<'a> Analysis<'a> {
                 analysis.not_yet_attached(tid, born, attached);
             }
         }
+        analysis.session.is_starting = false;
         analysis
     }
 
@@ -72,7 +73,7 @@ impl<'a> Analysis<'a> {
     /// The same, which gives the rows of calls to `sink` as they end, whether the report keeps them or not.
     #[must_use]
     pub fn giving_rows_to(mut self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
-        self.session.rows = Some(sink);
+        self.session.give_rows_to(sink);
         self
     }
 
@@ -191,7 +192,7 @@ impl EventSink for Analysis<'_> {
             None if tid.0 <= 0 => {
                 for event in events {
                     if let TraceEvent::Gap(gap) = event {
-                        session.loss.add(tid, None, gap, 0);
+                        session.lose(tid, None, gap, 0);
                     }
                 }
             }

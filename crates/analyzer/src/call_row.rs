@@ -5,7 +5,6 @@ use std::fmt;
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
 
 use crate::counted::Counted;
-use crate::off_cpu_causes::Reason;
 use crate::place::{Caller, Place};
 use crate::status::{Cut, Status};
 use crate::total::{RunningTotal, Total};
@@ -110,14 +109,6 @@ pub enum SliceKind {
     WithChildren,
     /// Probes are being placed or removed.
     Between,
-}
-
-/// Takes rows as calls end, which is not the order of their starts.
-pub trait RowSink {
-    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and
-    /// what it waited for longest off the CPU; `None`: it was not off the CPU, or the recording does not tell
-    /// why.
-    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 }
 
 impl ProbedRow {

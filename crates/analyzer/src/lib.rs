@@ -79,6 +79,7 @@ pub mod report;
 pub mod request;
 mod row_children;
 mod row_reasons;
+mod row_sink;
 #[cfg(test)]
 mod rules;
 mod running;
@@ -100,7 +101,7 @@ mod window;
 mod work;
 
 pub use analysis::Analysis;
-pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
+pub use call_row::{CallId, CallRow, ProbedRow, SliceKind};
 pub use check::{Violation, check, check_with};
 pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};
@@ -125,6 +126,7 @@ pub use report::{
 pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
+pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink, RowWait};
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
 pub use total::Total;

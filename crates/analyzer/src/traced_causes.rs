@@ -14,10 +14,11 @@ use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Ti
 use rustc_hash::FxHashMap;
 
 use crate::call_row::{CallId, CallRow};
-use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason};
+use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason, waker};
 use crate::report::FunctionReport;
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::row_sink::RowWait;
 use crate::sparse::Sparse;
 
 /// Gathers them for all wanted functions.
@@ -96,6 +97,26 @@ impl<'a> TracedCauses<'a> {
         let times =
             inside(intervals, (from_ns, to_ns)).map(|Interval { why, .. }| (reason(why, names), why.split()));
         longest(&by_reason(times)).cloned()
+    }
+
+    /// The waits of a call, by its thread's off-CPU time at its begin and end: they add up to that of the
+    /// call. None where the recording has no context switches.
+    pub(crate) fn waits(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Vec<RowWait> {
+        let schedule = self.around.schedule;
+        if from_ns == to_ns || !schedule.has_switches() {
+            return Vec::new();
+        }
+        let names = &self.around;
+        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let wait = |Interval { why, .. }: &Interval| RowWait {
+            from: why.out,
+            to: why.back,
+            split: why.split(),
+            knows_wakeups: schedule.has_wakeups(),
+            reason: reason(why, names),
+            waker: why.waker.as_ref().map(|seen| waker(seen, names)),
+        };
+        inside(intervals, (from_ns, to_ns)).map(wait).collect()
     }
 
     /// Puts them into the reports of the functions; not if the recording has no context switches.

@@ -17,6 +17,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::filter::{Ancestor, CandidateNumber, NsRange, RegionSpec, TidRange, TimeWindow};
 use crate::render::json;
+use crate::render::rows::Label;
 
 pub use command::{command, completed, parse};
 pub use counters::{CountersArgs, HistogramBy};
@@ -226,10 +227,15 @@ pub struct QueryArgs {
     #[arg(long)]
     #[arg(help_heading = REPORT)]
     pub explain: bool,
-    /// Write one row for every call; the extension says in which form
-    #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    /// Write one row for every call; the extension says in which form. DIR/: Parquet tables of calls, their
+    /// children, their waits and the trace's gaps; see docs/rows.md
+    #[arg(long, value_name = "FILE.{parquet,jsonl,csv}|DIR/")]
     #[arg(help_heading = FILES)]
     pub rows: Option<PathBuf>,
+    /// A column label_KEY with this value in all rows; repeat it for several
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    #[arg(help_heading = FILES)]
+    pub labels: Vec<Label>,
     /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that
     /// needs no network
     #[arg(long, value_name = "FILE")]

@@ -76,6 +76,7 @@ mod progress;
 mod record_command;
 mod record_config;
 mod recording;
+mod recording_id;
 mod regions;
 mod remedy;
 pub mod render;

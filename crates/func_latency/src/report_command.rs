@@ -20,7 +20,7 @@ use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, with_printable};
 use crate::render::image_names::ImageNames;
-use crate::render::rows::RowsWriter;
+use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
@@ -67,7 +67,9 @@ fn report(
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
     let mut rows = match &config.rows {
-        Some(target) if !calls.is_of_all() => Some(RowsWriter::new(target, &names).with_counters(counters)),
+        Some(target) if !calls.is_of_all() => {
+            Some(RowsOutput::new(target, &names, &opened.origin(&config.labels), counters)?)
+        }
         _ => None,
     };
     let mut wants = TreesWanted::of(config, &request);
@@ -155,7 +157,7 @@ fn analyse(
     opened: &Opened<'_>,
     request: &Request,
     trees: Option<&mut dyn TreeSink>,
-    rows: Option<&mut RowsWriter<'_>>,
+    rows: Option<&mut RowsOutput<'_>>,
 ) -> Result<Analysed> {
     let around = opened.surroundings();
     if config.check {
@@ -164,7 +166,7 @@ fn analyse(
             None => CheckedAnalysis::new(request, around),
         };
         if let Some(rows) = rows {
-            analysis = analysis.giving_rows_to(rows);
+            analysis = analysis.giving_rows_to(rows.sink());
         }
         opened.analyse(analysis.digester(), &mut analysis)?;
         let (report, violations) = analysis.finish();
@@ -175,7 +177,7 @@ fn analyse(
         None => Analysis::new(request, around),
     };
     if let Some(rows) = rows {
-        analysis = analysis.giving_rows_to(rows);
+        analysis = analysis.giving_rows_to(rows.sink());
     }
     if config.code_blocks {
         if opened.image.regions().next().is_some() {
