@@ -4,6 +4,7 @@
 mod bounds;
 mod firefox;
 mod perfetto;
+mod parquet;
 mod pprof;
 mod python;
 mod rows;
