@@ -1,9 +1,10 @@
 //! The whole: events of all threads in, one report out.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
+    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause, Ns, Pid,
     SpaceId, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
@@ -14,6 +15,7 @@ use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_sink::RowSink;
 use crate::session::Session;
+use crate::summary::{SummedFunction, SummedRecording, Summary};
 use crate::thread::Thread;
 use crate::tree::TreeSink;
 
@@ -110,6 +112,17 @@ impl<'a> Analysis<'a> {
     /// unless that was asked for ([`Self::with_code`]).
     #[must_use]
     pub fn finish_with_code(self) -> (Report, Vec<Vec<OwnCode>>) {
+        let (summary, code) = self.summarise();
+        (summary.into_report(), code)
+    }
+
+    /// Closes what is open: the sums that the report is made of.
+    #[must_use]
+    pub fn finish_with_summary(self) -> Summary {
+        self.summarise().0
+    }
+
+    fn summarise(self) -> (Summary, Vec<Vec<OwnCode>>) {
         let Self { mut session, threads, events, .. } = self;
         let mut threads: Vec<Thread<'a>> = threads.into_values().flatten().collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
@@ -120,27 +133,27 @@ impl<'a> Analysis<'a> {
             thread.finish(&mut session, end);
             windows.push(thread.window.finish(thread.tid));
         }
-        let loss = session.loss.finish(windows);
-        let span_ns = end.since(window.0);
-        let scale = percent_of_a_core(span_ns, loss.coverage);
-        let mut functions =
-            session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale, None);
-        session.causes.finish(&mut functions);
-        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
-        let report = Report {
-            trace: TraceSummary {
-                window: (window.0, end),
-                span_ns,
-                threads: threads.len() as u64,
-                events,
-                no_times: session.around.no_times,
-                no_off_cpu: session.around.no_off_cpu(),
-            },
-            functions,
-            loss,
-            limits: session.limits,
+        let trace = TraceSummary {
+            window: (window.0, end),
+            span_ns: end.since(window.0),
+            threads: threads.len() as u64,
+            events,
+            no_times: session.around.no_times,
+            no_off_cpu: session.around.no_off_cpu(),
         };
-        (report, code.unwrap_or_default())
+        let request = Arc::clone(session.calls.request());
+        let calls = session.calls.named(|child| session.map.name(child));
+        let told_by = session.causes.told_by();
+        let sums = calls.into_iter().zip(session.causes.finish(request.functions.len()));
+        let function = |((position, id), (calls, (causes, reasons))): ((u32, &FunctionId), (_, (_, _)))| {
+            (*id, SummedFunction { position, calls, causes, reasons })
+        };
+        let functions = (0..).zip(&request.functions).zip(sums).map(function).collect();
+        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
+        let recording =
+            SummedRecording { trace, ledger: session.loss, threads: windows, limits: session.limits };
+        let summary = Summary::new(functions, recording, told_by, request.counters);
+        (summary, code.unwrap_or_default())
     }
 }
 

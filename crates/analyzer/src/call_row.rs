@@ -1,5 +1,6 @@
 //! One call, as the rows of a report have it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
@@ -10,7 +11,7 @@ use crate::status::{Cut, Status};
 use crate::total::{RunningTotal, Total};
 
 /// Name of a call: stable over runs, workers and other options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallId {
     /// Thread.
     pub tid: Tid,
@@ -25,7 +26,7 @@ impl fmt::Display for CallId {
 }
 
 /// One call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRow {
     /// Its name.
     pub id: CallId,
@@ -82,7 +83,7 @@ impl CallRow {
 }
 
 /// What probes measured of a call: `latency_ns` is that without what they added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedRow {
     /// From the probe at its entry to the one at its end.
     pub measured_ns: u64,
@@ -101,7 +102,7 @@ pub struct ProbedRow {
 }
 
 /// What a slice of the window is like ([`model::ProbedSlice`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SliceKind {
     /// Only the wanted functions are probed.
     Alone,
@@ -140,6 +141,17 @@ impl SliceKind {
 }
 
 impl CallRow {
+    /// The order in which open calls are listed: the longest first.
+    pub(crate) fn open_order(&self) -> impl Ord + use<> {
+        let which = (self.start_ns, self.id, self.tid, self.pid, self.depth);
+        (std::cmp::Reverse(self.at_least_ns()), which, (self.latency_ns, self.error_ns, self.off_cpu_ns))
+    }
+
+    /// The first in that order.
+    pub(crate) fn first_of(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).min_by_key(Self::open_order)
+    }
+
     /// What it has taken for certain.
     #[must_use]
     pub const fn at_least_ns(&self) -> u64 {

@@ -75,6 +75,7 @@ mod probed;
 mod ran;
 mod region_calls;
 mod regions;
+mod renumber;
 pub mod report;
 pub mod request;
 mod row_children;
@@ -87,9 +88,11 @@ mod runs;
 pub mod samples;
 mod session;
 mod sparse;
+mod sorted_pairs;
 mod stack;
 pub mod stats;
 mod status;
+mod summary;
 mod thread;
 mod total;
 mod traced_causes;
@@ -119,6 +122,7 @@ pub use open_calls::{OpenCaller, OpenCalls};
 pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
 pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;
+pub use renumber::NewIds;
 pub use report::{
     CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,
     Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
@@ -129,6 +133,7 @@ pub use row_reasons::{RowReason, RowReasons};
 pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink, RowWait};
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
+pub use summary::Summary;
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};
 pub use waits::{Wait, Waits};

@@ -15,9 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::call_row::{CallId, CallRow};
 use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason, waker};
-use crate::report::FunctionReport;
 use crate::request::{Request, Surroundings};
-use crate::row_reasons::RowReasons;
 use crate::row_sink::RowWait;
 use crate::sparse::Sparse;
 
@@ -32,10 +30,13 @@ pub(crate) struct TracedCauses<'a> {
     of_rows: bool,
 }
 
+/// What single calls waited for.
+pub(crate) type ReasonsOfCalls = BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>;
+
 #[derive(Default)]
 struct OfFunction {
     sums: CauseSums,
-    rows: BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>,
+    rows: ReasonsOfCalls,
 }
 
 /// Functions, as far as the recording names them.
@@ -119,20 +120,16 @@ impl<'a> TracedCauses<'a> {
         inside(intervals, (from_ns, to_ns)).map(wait).collect()
     }
 
-    /// Puts them into the reports of the functions; not if the recording has no context switches.
-    pub(crate) fn finish(self, reports: &mut [FunctionReport]) {
-        let told_by = match self.around.schedule.has_wakeups() {
-            true => ToldBy::Scheduler,
-            false => ToldBy::SwitchRecords,
-        };
-        if !self.around.schedule.has_switches() {
-            return;
-        }
-        let len = reports.len();
-        for (report, OfFunction { sums, rows }) in reports.iter_mut().zip(self.functions.into_all(len)) {
-            report.off_cpu_causes = Some(sums.finish(told_by));
-            report.row_reasons = RowReasons::of_rows(&report.rows, &rows);
-        }
+    /// The records that tell of the causes; `None`: the recording has no context switches.
+    pub(crate) fn told_by(&self) -> Option<ToldBy> {
+        let schedule = self.around.schedule;
+        let told_by = if schedule.has_wakeups() { ToldBy::Scheduler } else { ToldBy::SwitchRecords };
+        schedule.has_switches().then_some(told_by)
+    }
+
+    /// The sums of the first `len` functions, and what each single call waited for.
+    pub(crate) fn finish(self, len: usize) -> impl Iterator<Item = (CauseSums, ReasonsOfCalls)> {
+        self.functions.into_all(len).map(|OfFunction { sums, rows }| (sums, rows))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Holes in what we know.  A hole is data in the stream, never an exception and never silence.
 
+use serde::{Deserialize, Serialize};
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::ObjectId;
 
 /// Why part of a thread's execution is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum GapCause {
     /// The trace unit lost packets (OVF).
     Overflow,

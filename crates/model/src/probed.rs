@@ -1,5 +1,6 @@
 //! Calls as probes at entries and returns see them: paired already, one by one, without what ran in between.
 
+use serde::{Deserialize, Serialize};
 use crate::address::Avma;
 use crate::clock::Ns;
 use crate::ids::{Cpu, Pid, Tid};
@@ -60,7 +61,7 @@ pub enum ProbedEnd {
 }
 
 /// Time off the CPU, by what the thread did there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffCpuSplit {
     /// Asleep: until it was woken.
     pub blocked_ns: u64,
