@@ -32,7 +32,10 @@ pub(crate) struct Aggregate<C> {
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(bound(serialize = "C: Copy + Ord + Hash + Serialize", deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"))]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct FunctionSums<C> {
     calls: CallCounts,
     ended_by_jump: u64,

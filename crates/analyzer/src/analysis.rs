@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause, Ns, Pid,
-    SpaceId, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause,
+    Ns, Pid, SpaceId, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_sink::RowSink;
 use crate::session::Session;
-use crate::summary::{SummedFunction, SummedRecording, Summary};
+use crate::summary::{Summary, SummedFunction, SummedRecording};
 use crate::thread::Thread;
 use crate::tree::TreeSink;
 

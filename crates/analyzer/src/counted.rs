@@ -1,7 +1,7 @@
 //! What calls executed, as numbers: the differences of a thread's counters ([`model::Counters`]).
 
-use serde::{Deserialize, Serialize};
 use model::{Counters, Executed};
+use serde::{Deserialize, Serialize};
 
 /// What ran in one call, or in several: exact counts, and cycles with their error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

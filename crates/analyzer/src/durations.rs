@@ -29,7 +29,10 @@ impl Durations {
 
     /// No sum of how often they were met overflows, by far.
     pub(crate) fn is_plausible(&self) -> bool {
-        self.0.values().try_fold(0_u64, |sum, times| sum.checked_add(*times)).is_some_and(|sum| sum < COUNT_MAX)
+        self.0
+            .values()
+            .try_fold(0_u64, |sum, times| sum.checked_add(*times))
+            .is_some_and(|sum| sum < COUNT_MAX)
     }
 
     /// How many were added.

@@ -18,7 +18,10 @@ use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What figures are made of.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(bound(serialize = "C: Copy + Ord + Hash + Serialize", deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"))]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct FigureSums<C> {
     pub(crate) outermost: RunningTotal,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
@@ -28,7 +31,10 @@ pub(crate) struct FigureSums<C> {
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(bound(serialize = "C: Copy + Ord + Hash + Serialize", deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"))]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct CallerSums<C> {
     pub(crate) latency_ns: Durations,
     pub(crate) off_cpu_ns: Durations,

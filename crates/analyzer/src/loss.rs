@@ -122,7 +122,8 @@ fn coverage(window_ns: u128, observed_ns: u128, has_no_gap: bool) -> f64 {
 /// one number are not the same.
 pub(crate) fn of_all(losses: Vec<Loss>) -> Loss {
     let number = |of: fn(&Loss) -> u64| losses.iter().map(of).fold(0, u64::saturating_add);
-    let (overflows, truncated, errors) = (number(|l| l.overflows), number(|l| l.truncated), number(|l| l.errors));
+    let (overflows, truncated, errors) =
+        (number(|l| l.overflows), number(|l| l.truncated), number(|l| l.errors));
     let untimed = Untimed { count: number(|l| l.untimed.count), bytes: number(|l| l.untimed.bytes) };
     let (lost_ns, all) = (number(|l| l.lost_ns), by_cause(losses.iter().flat_map(|l| &l.by_cause)));
     let unowned = by_cause(losses.iter().flat_map(|l| &l.unowned));

@@ -53,7 +53,10 @@ pub struct OpenCaller {
 
 /// The open calls so far.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(bound(serialize = "C: Copy + Ord + Hash + Serialize", deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"))]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct OpenSums<C> {
     observed: RunningTotal,
     resumed: RunningTotal,

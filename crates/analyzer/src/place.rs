@@ -1,7 +1,7 @@
 //! Instructions, callers and children, as rows and reports name them.
 
-use serde::{Deserialize, Serialize};
 use model::{FunctionId, ObjectId, Svma};
+use serde::{Deserialize, Serialize};
 
 /// An instruction, the same in every process and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

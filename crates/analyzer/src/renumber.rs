@@ -1,8 +1,6 @@
 //! Gives the functions and objects of a summary other numbers: each recording numbers its own.
 
-use std::collections::BTreeMap;
-
-use model::{FunctionId, GapCause, ObjectId};
+use model::{FunctionId, GapCause, ObjectId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::FunctionSums;
@@ -15,63 +13,62 @@ use crate::open_calls::OpenSums;
 use crate::place::{Caller, Place};
 use crate::report::CauseLoss;
 use crate::status::CutCause;
-use crate::summary::{SummedFunction, SummedRecording, Summary};
+use crate::summary::{Summary, SummedFunction, SummedRecording};
 use crate::total::RunningTotal;
 
-/// The new numbers. What has none becomes unknown.
-#[derive(Clone, Debug, Default)]
-pub struct NewIds {
-    /// By old number.
-    pub functions: BTreeMap<FunctionId, FunctionId>,
-    /// By old number.
-    pub objects: BTreeMap<ObjectId, ObjectId>,
+/// Numbers of functions and objects in the place of others.
+pub trait NewIds {
+    /// The number of a function.
+    fn function(&self, id: FunctionId) -> FunctionId;
+
+    /// The number of an object.
+    fn object(&self, id: ObjectId) -> ObjectId;
+
+    /// A place, in its object's number.
+    fn place(&self, place: Place) -> Place {
+        Place { object: self.object(place.object), ..place }
+    }
+
+    /// Meets a thread, whose number stays.
+    fn thread(&self, _: Tid) {}
 }
 
 /// The sums by caller and site.
 type ByCaller<T> = FxHashMap<(Caller, Option<Place>), T>;
 
-impl NewIds {
-    /// The new number of a function.
-    #[must_use]
-    pub fn function(&self, id: FunctionId) -> FunctionId {
-        self.functions.get(&id).copied().unwrap_or(FunctionId::UNKNOWN)
-    }
+/// Numbers all that a summary has.
+struct Renumbering<'i>(&'i dyn NewIds);
 
-    /// The new number of an object.
-    #[must_use]
-    pub fn object(&self, id: ObjectId) -> ObjectId {
-        self.objects.get(&id).copied().unwrap_or(ObjectId(u32::MAX))
-    }
-
-    /// The place in the object's new number.
-    #[must_use]
-    pub fn place(&self, place: Place) -> Place {
-        Place { object: self.object(place.object), ..place }
-    }
-
+impl Renumbering<'_> {
     fn caller(&self, caller: Caller) -> Caller {
         match caller {
-            Caller::Function { function, tail } => Caller::Function { function: self.function(function), tail },
+            Caller::Function { function, tail } => {
+                Caller::Function { function: self.0.function(function), tail }
+            }
             Caller::Signal | Caller::Unknown => caller,
         }
     }
 
     fn key(&self, key: ChildKey) -> ChildKey {
-        let site = key.site.map(|site| self.place(site));
-        ChildKey { function: self.function(key.function), site, ..key }
+        let site = key.site.map(|site| self.0.place(site));
+        ChildKey { function: self.0.function(key.function), site, ..key }
     }
 
     fn cause(&self, cause: GapCause) -> GapCause {
         match cause {
-            GapCause::MissingCode { object } => GapCause::MissingCode { object: self.object(object) },
+            GapCause::MissingCode { object } => GapCause::MissingCode { object: self.0.object(object) },
             other => other,
         }
     }
 
     fn row(&self, row: &mut CallRow) {
-        row.function = self.function(row.function);
+        [Some(row.tid), row.pid.map(|pid| Tid(pid.0))]
+            .into_iter()
+            .flatten()
+            .for_each(|tid| self.0.thread(tid));
+        row.function = self.0.function(row.function);
         row.caller = self.caller(row.caller);
-        row.site = row.site.map(|site| self.place(site));
+        row.site = row.site.map(|site| self.0.place(site));
         if let Some(cut) = &mut row.cut_by
             && let CutCause::Gap(cause) = &mut cut.cause
         {
@@ -82,7 +79,7 @@ impl NewIds {
     fn by_caller<T: Default>(&self, all: ByCaller<T>, merge: impl Fn(&mut T, T)) -> ByCaller<T> {
         let mut renumbered = ByCaller::default();
         for ((caller, site), sums) in all {
-            let key = (self.caller(caller), site.map(|site| self.place(site)));
+            let key = (self.caller(caller), site.map(|site| self.0.place(site)));
             merge(renumbered.entry(key).or_default(), sums);
         }
         renumbered
@@ -127,17 +124,26 @@ impl NewIds {
 impl Summary {
     /// The same sums with other numbers of functions and objects.
     #[must_use]
-    pub fn renumbered(self, ids: &NewIds) -> Self {
+    pub fn renumbered(self, ids: &dyn NewIds) -> Self {
+        let numbers = Renumbering(ids);
         self.map(
             |(id, function)| {
                 let SummedFunction { calls, causes, .. } = function;
-                let (calls, causes) = (ids.calls(calls), CauseSums::renumbered(causes, |id| ids.function(id)));
+                let (calls, causes) =
+                    (numbers.calls(calls), CauseSums::renumbered(causes, |id| ids.function(id)));
                 (ids.function(id), SummedFunction { calls, causes, ..function })
             },
             |recording| {
                 let SummedRecording { ledger, mut threads, .. } = recording;
-                threads.iter_mut().flat_map(|thread| &mut thread.by_cause).for_each(|loss| ids.loss(loss));
-                SummedRecording { ledger: Ledger::renumbered(ledger, |loss| ids.loss(loss)), threads, ..recording }
+                threads
+                    .iter_mut()
+                    .flat_map(|thread| &mut thread.by_cause)
+                    .for_each(|loss| numbers.loss(loss));
+                SummedRecording {
+                    ledger: Ledger::renumbered(ledger, |loss| numbers.loss(loss)),
+                    threads,
+                    ..recording
+                }
             },
         )
     }

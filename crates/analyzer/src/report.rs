@@ -1,7 +1,7 @@
 //! What the analysis found out.  Functions are ids and sites are places; names are asked of `image`.
 
-use serde::{Deserialize, Serialize};
 use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Tid};
+use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildRow;

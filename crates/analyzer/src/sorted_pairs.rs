@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, Hash};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-
 /// Writes a map.
 pub(crate) fn serialize<'m, M, K, V, S>(map: &'m M, serializer: S) -> Result<S::Ok, S::Error>
 where

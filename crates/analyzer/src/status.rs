@@ -1,7 +1,7 @@
 //! How a call ended, and what cut it.
 
-use serde::{Deserialize, Serialize};
 use model::{Cpu, GapCause};
+use serde::{Deserialize, Serialize};
 
 /// How much of a call was seen, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -83,6 +83,8 @@ pub struct ReportConfig {
     pub rows: Option<RowsTarget>,
     /// What rows say of where they are from.
     pub labels: Labels,
+    /// Where the summary goes.
+    pub summary: Option<PathBuf>,
     /// Where the page goes.
     pub html: Option<PathBuf>,
     /// Show the page in a browser.
@@ -200,6 +202,9 @@ impl ReportConfig {
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
+        if query.summary.is_some() && query.calls.names_nothing() {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
+        }
         if query.explain && (query.calls.names_nothing() || query.format != Format::Text) {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));
@@ -227,6 +232,7 @@ impl ReportConfig {
             explain: query.explain,
             rows: query.rows.map(RowsTarget::new).transpose()?,
             labels: labels(&query.labels)?,
+            summary: query.summary,
             html: query.html,
             open: query.open,
             flamegraph: query.flamegraph.map(flamegraph),
@@ -246,6 +252,7 @@ impl ReportConfig {
             ("--explain", self.explain),
             ("--html", self.html.is_some()),
             ("--rows", self.rows.is_some()),
+            ("--summary", self.summary.is_some()),
             ("-F", self.flamegraph.is_some()),
             ("--max-loss", self.max_loss_percent.is_some()),
         ])
@@ -256,7 +263,8 @@ impl ReportConfig {
         let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: rows.path() });
         let page = self.html.iter().map(|path| Asked { option: "--html", path });
         let flamegraph = self.flamegraph.iter().map(|(_, path)| Asked { option: "-F", path });
-        rows.chain(page).chain(flamegraph).collect()
+        let summary = self.summary.iter().map(|path| Asked { option: "--summary", path });
+        rows.chain(summary).chain(page).chain(flamegraph).collect()
     }
 
     /// Whether they can be written, before there is anything that would be lost if not.

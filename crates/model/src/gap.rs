@@ -1,9 +1,9 @@
 //! Holes in what we know.  A hole is data in the stream, never an exception and never silence.
 
-use serde::{Deserialize, Serialize};
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::ObjectId;
+use serde::{Deserialize, Serialize};
 
 /// Why part of a thread's execution is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! Calls as probes at entries and returns see them: paired already, one by one, without what ran in between.
 
-use serde::{Deserialize, Serialize};
 use crate::address::Avma;
 use crate::clock::Ns;
 use crate::ids::{Cpu, Pid, Tid};
+use serde::{Deserialize, Serialize};
 
 /// One call that was paired by its stack pointer.  Times are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -92,6 +92,11 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         );
         return Err(failure(Exit::Usage, message));
     }
+    if report.summary.is_some() {
+        let message = "--summary: what probes time is scaled from slices of the window, and does not add up: \
+                       it needs a recording of Intel PT";
+        return Err(failure(Exit::Usage, message));
+    }
     if config.ends == Some(Ends::ByReturnAddress) {
         messages::warn(
             "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \

@@ -3,8 +3,8 @@
 
 mod bounds;
 mod firefox;
-mod perfetto;
 mod parquet;
+mod perfetto;
 mod pprof;
 mod python;
 mod rows;

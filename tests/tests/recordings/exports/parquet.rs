@@ -107,7 +107,16 @@ fn queries_of_the_documentation() {
     for (name, build) in [("causes-cpu1", "v1"), ("causes-slower", "v2")] {
         let Some(fixture) = fixture(name) else { return };
         let output = command()
-            .args(["report", "--format", "json", "-f", "waits_for_lock", "--label", &format!("build={build}"), "-i"])
+            .args([
+                "report",
+                "--format",
+                "json",
+                "-f",
+                "waits_for_lock",
+                "--label",
+                &format!("build={build}"),
+                "-i",
+            ])
             .arg(&fixture.data)
             .arg("--rows")
             .arg(of("rows/"))

@@ -109,6 +109,22 @@ struct JsonLine<'r> {
     labels: &'r BTreeMap<String, String>,
 }
 
+/// A row as JSON lines have it.
+pub(crate) fn json_row(
+    names: &dyn Names,
+    origin: &Origin,
+    call: &CallRow,
+    waited_for: Option<&Reason>,
+) -> serde_json::Value {
+    let mut objects = Objects::default();
+    let row = Row::new(names, call, waited_for);
+    let cells = OriginCells::new(origin, &mut objects, names, call);
+    let labels = origin.labels.by_column();
+    let line = JsonLine { row: &row, numbers: None, origin: &cells, labels };
+    // Keys are texts, and nothing in it can fail.
+    serde_json::to_value(line).unwrap_or_default()
+}
+
 /// Writes rows as calls end, in the form that is asked for.
 pub enum RowsOutput<'n> {
     /// Lines of text.
@@ -145,6 +161,11 @@ impl<'n> RowsOutput<'n> {
             Self::Lines(lines) => lines,
             Self::Tables(tables) => &mut **tables,
         }
+    }
+
+    /// Asks for the parts of each call.
+    pub(crate) fn wants_parts(&self) -> bool {
+        matches!(self, Self::Tables(tables) if tables.wants_parts())
     }
 
     /// Writes the files.

@@ -1,11 +1,11 @@
 //! Names as cells of tables, each made once: rows of a table share the bytes of a name.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use analyzer::{Caller, ChildKind, Place, Reason};
 use model::{FunctionId, ObjectId, Tid};
 use parquet::data_type::ByteArray;
+use rustc_hash::FxHashMap;
 
 use super::origin::{ObjectNames, Objects, Origin};
 use crate::render::Names;
@@ -15,14 +15,14 @@ use crate::render::names::{callee_name, caller_name, reason_name};
 pub(super) struct Texts<'n> {
     names: &'n dyn Names,
     objects: Objects,
-    functions: HashMap<FunctionId, FunctionTexts>,
-    callers: HashMap<Caller, ByteArray>,
-    callees: HashMap<(ChildKind, FunctionId), ByteArray>,
-    sites: HashMap<Place, ByteArray>,
-    threads: HashMap<Tid, Option<ByteArray>>,
-    reasons: HashMap<Reason, ByteArray>,
-    words: HashMap<&'static str, ByteArray>,
-    wakers: HashMap<String, ByteArray>,
+    functions: FxHashMap<FunctionId, FunctionTexts>,
+    callers: FxHashMap<Caller, ByteArray>,
+    callees: FxHashMap<(ChildKind, FunctionId), ByteArray>,
+    sites: FxHashMap<Place, ByteArray>,
+    threads: FxHashMap<Tid, Option<ByteArray>>,
+    reasons: FxHashMap<Reason, ByteArray>,
+    words: FxHashMap<&'static str, ByteArray>,
+    wakers: FxHashMap<String, ByteArray>,
 }
 
 /// What is said of a function.
@@ -54,7 +54,7 @@ impl OriginTexts {
 
 /// A cell that is there, or is made now.
 fn once<K: Eq + Hash>(
-    cells: &mut HashMap<K, ByteArray>,
+    cells: &mut FxHashMap<K, ByteArray>,
     key: K,
     make: impl FnOnce(&K) -> String,
 ) -> ByteArray {
@@ -67,14 +67,14 @@ impl<'n> Texts<'n> {
         Self {
             names,
             objects: Objects::default(),
-            functions: HashMap::new(),
-            callers: HashMap::new(),
-            callees: HashMap::new(),
-            sites: HashMap::new(),
-            threads: HashMap::new(),
-            reasons: HashMap::new(),
-            words: HashMap::new(),
-            wakers: HashMap::new(),
+            functions: FxHashMap::default(),
+            callers: FxHashMap::default(),
+            callees: FxHashMap::default(),
+            sites: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            reasons: FxHashMap::default(),
+            words: FxHashMap::default(),
+            wakers: FxHashMap::default(),
         }
     }
 
