@@ -1,7 +1,7 @@
 //! A table as a Parquet file: columns are gathered for one row group, and written when it is full.
 //!
 //! ```text
-//!   row -> cells -> columns in memory, at most ROWS_IN_GROUP rows -> row group in the file
+//!   row -> cells -> columns in memory, at most ROWS_IN_GROUP rows -> a thread -> row group in the file
 //! ```
 //! Every column may be null. What is written depends on the rows and their order only.
 
@@ -10,6 +10,8 @@ use std::io;
 use std::path::PathBuf;
 use std::slice::IterMut;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -48,9 +50,12 @@ pub(super) type Columns = Vec<(String, Kind)>;
 
 /// A table that is being written.
 pub(super) struct TableWriter {
+    kinds: Vec<Kind>,
     columns: Vec<Column>,
     rows: usize,
-    writer: SerializedFileWriter<File>,
+    /// Takes full row groups to the thread that writes them.
+    groups: SyncSender<Vec<Column>>,
+    written: JoinHandle<Result<(), ParquetError>>,
     file: OutputFile,
     path: PathBuf,
 }
@@ -79,26 +84,65 @@ impl TableWriter {
     pub(super) fn create(path: PathBuf, schema: &str, columns: &Columns) -> Result<Self> {
         let file = OutputFile::create(&path)?;
         let writer = open(&file, schema, columns).with_context(|| cannot_write(&path))?;
-        let columns = columns.iter().map(|(_, kind)| Column::new(*kind)).collect();
-        Ok(Self { columns, rows: 0, writer, file, path })
+        // One group waits for nothing, so that there are two of a table at most.
+        let (groups, full) = mpsc::sync_channel(0);
+        let thread = thread::Builder::new().name("rows".to_owned());
+        let written =
+            thread.spawn(move || write_groups(writer, &full)).with_context(|| cannot_write(&path))?;
+        let kinds: Vec<Kind> = columns.iter().map(|(_, kind)| *kind).collect();
+        let columns = empty(&kinds);
+        Ok(Self { kinds, columns, rows: 0, groups, written, file, path })
     }
 
     /// Adds a row, whose cells `fill` gives.
     ///
     /// # Errors
-    /// A row group could not be written.
+    /// A row group could not be written: [`Self::finish`] says why.
     pub(super) fn add(&mut self, fill: impl FnOnce(&mut Cells<'_>)) -> io::Result<()> {
         fill(&mut Cells(self.columns.iter_mut()));
         self.rows += 1;
         // A cell that was not given is null.
         let rows = self.rows;
         self.columns.iter_mut().for_each(|column| column.defined.resize(rows, 0));
-        if self.rows < ROWS_IN_GROUP { Ok(()) } else { self.write_group().map_err(io_error) }
+        if self.rows < ROWS_IN_GROUP { Ok(()) } else { self.send_group() }
     }
 
-    fn write_group(&mut self) -> Result<(), ParquetError> {
-        let mut group = self.writer.next_row_group()?;
-        for column in &mut self.columns {
+    fn send_group(&mut self) -> io::Result<()> {
+        let group = std::mem::replace(&mut self.columns, empty(&self.kinds));
+        self.rows = 0;
+        self.groups.send(group).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Writes what is left; the file takes its place.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(super) fn finish(mut self) -> Result<()> {
+        if self.rows > 0 {
+            // The thread knows why this fails.
+            let _ = self.send_group();
+        }
+        drop(self.groups);
+        let written =
+            self.written.join().unwrap_or_else(|_| Err(ParquetError::General("cut short".to_owned())));
+        written.map_err(io_error).with_context(|| cannot_write(&self.path))?;
+        self.file.finish()
+    }
+}
+
+/// Columns without rows.
+fn empty(kinds: &[Kind]) -> Vec<Column> {
+    kinds.iter().map(|kind| Column::new(*kind)).collect()
+}
+
+/// Writes row groups as they come, and the end of the file.
+fn write_groups(
+    mut writer: SerializedFileWriter<File>,
+    groups: &Receiver<Vec<Column>>,
+) -> Result<(), ParquetError> {
+    for columns in groups {
+        let mut group = writer.next_row_group()?;
+        for column in columns {
             let Some(mut writer) = group.next_column()? else { break };
             let defined = Some(column.defined.as_slice());
             match (&column.values, writer.untyped()) {
@@ -117,27 +161,10 @@ impl TableWriter {
                 _ => return Err(ParquetError::General("a column of another type".to_owned())),
             }
             writer.close()?;
-            column.clear();
         }
         group.close()?;
-        self.rows = 0;
-        Ok(())
     }
-
-    /// Writes what is left; the file takes its place.
-    ///
-    /// # Errors
-    /// It could not be written.
-    pub(super) fn finish(mut self) -> Result<()> {
-        let write = |table: &mut Self| {
-            if table.rows > 0 {
-                table.write_group()?;
-            }
-            table.writer.finish()
-        };
-        write(&mut self).map_err(io_error).with_context(|| cannot_write(&self.path))?;
-        self.file.finish()
-    }
+    writer.finish().map(drop)
 }
 
 /// Begins a Parquet file in `file`, which itself writes nothing.
@@ -194,16 +221,6 @@ impl Column {
             Kind::Text | Kind::Id => Values::Text(Vec::new()),
         };
         Self { defined: Vec::new(), values }
-    }
-
-    fn clear(&mut self) {
-        self.defined.clear();
-        match &mut self.values {
-            Values::Int(all) => all.clear(),
-            Values::Long(all) => all.clear(),
-            Values::Flag(all) => all.clear(),
-            Values::Text(all) => all.clear(),
-        }
     }
 }
 

@@ -99,13 +99,12 @@ impl<'n> TablesWriter<'n> {
     /// # Errors
     /// One could not be written.
     pub fn finish(self) -> Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error).context("cannot write rows");
-        }
-        if let Some(Parts { children, off_cpu, gaps }) = self.parts {
-            [children, off_cpu, gaps].into_iter().try_for_each(TableWriter::finish)?;
-        }
-        self.calls.finish()
+        let Self { calls, parts, failed, .. } = self;
+        // Calls come last: where they are, all is.
+        let parts = parts.map(|Parts { children, off_cpu, gaps }| [children, off_cpu, gaps]);
+        parts.into_iter().flatten().try_for_each(TableWriter::finish)?;
+        calls.finish()?;
+        failed.map_or(Ok(()), |error| Err(error).context("cannot write rows"))
     }
 
     /// Does nothing after an error, which [`Self::finish`] tells.
