@@ -282,7 +282,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.open.merge(&other.open);
     }
 
-    /// The same by the names of children.
+    /// Names the children.
     fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> FunctionSums<ChildKey> {
         FunctionSums {
             alone: self.alone.named(name),

@@ -93,7 +93,7 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
         }
     }
 
-    /// The same by the names of children.
+    /// Names the children.
     pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> CountedSums<ChildKey> {
         let mut children: FxHashMap<ChildKey, Counted> = FxHashMap::default();
         for (child, counted) in self.children {

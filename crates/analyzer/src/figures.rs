@@ -104,7 +104,7 @@ impl<C: Copy + Eq + Hash> FigureSums<C> {
         }
     }
 
-    /// The same by the names of children.
+    /// Names the children.
     pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> FigureSums<ChildKey> {
         let Self { outermost, open_ns, callers } = self;
         let callers = callers.into_iter().map(|(caller, sums)| (caller, sums.named(name))).collect();
@@ -144,7 +144,7 @@ impl<C> Default for CallerSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> CallerSums<C> {
-    /// The same by the names of children.
+    /// Names the children.
     fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> CallerSums<ChildKey> {
         CallerSums {
             children: self.children.named(name),

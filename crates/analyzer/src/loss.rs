@@ -55,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// The same with each loss as `change` makes it: another object of the same cause.
+    /// Changes each loss, and joins those that are of one cause then.
     pub(crate) fn renumbered(self, change: impl Fn(&mut CauseLoss)) -> Self {
         let mut sums: BTreeMap<_, CauseLoss> = BTreeMap::new();
         for ((tid, cpu, _), mut loss) in self.sums {

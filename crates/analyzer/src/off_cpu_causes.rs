@@ -243,7 +243,7 @@ impl CauseSums {
         }
     }
 
-    /// The same with other numbers of functions.
+    /// Gives functions other numbers.
     pub(crate) fn renumbered(self, function: impl Fn(FunctionId) -> FunctionId) -> Self {
         let renumber = |mut woken: Woken| {
             let mut from: BTreeMap<Vec<FunctionId>, CountAndTime> = BTreeMap::new();

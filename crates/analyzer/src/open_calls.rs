@@ -89,7 +89,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         self.overfull = CallRow::first_of(self.overfull, other.overfull);
     }
 
-    /// The same by the names of children.
+    /// Names the children.
     pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> OpenSums<ChildKey> {
         let Self { observed, resumed, children, callers, overfull } = self;
         OpenSums { observed, resumed, children: children.named(name), callers, overfull }

@@ -122,7 +122,7 @@ impl Renumbering<'_> {
 }
 
 impl Summary {
-    /// The same sums with other numbers of functions and objects.
+    /// Gives functions and objects other numbers.
     #[must_use]
     pub fn renumbered(self, ids: &dyn NewIds) -> Self {
         let numbers = Renumbering(ids);

@@ -13,14 +13,13 @@ use model::{FunctionId, NoOffCpu};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{FunctionSums, count};
-use crate::analysis::percent_of_a_core;
 use crate::children::ChildKey;
 use crate::loss::{self, Ledger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
 use crate::report::{FunctionReport, Limits, Loss, Report, ThreadLoss, TraceSummary};
 use crate::request::CountersAsked;
 use crate::row_reasons::RowReasons;
-use crate::total::OffCpuKnown;
+use crate::total::{OffCpuKnown, percent_of_a_core};
 use crate::traced_causes::ReasonsOfCalls;
 
 /// The sums that a report is made of.

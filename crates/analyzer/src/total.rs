@@ -80,6 +80,11 @@ impl RunningTotal {
     }
 }
 
+/// Percent of one core that a ns on the CPU is, where so much of the threads' time was seen.
+pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
+    if span_ns == 0 || coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * coverage) }
+}
+
 /// Narrows the error of a part of something that took at most `longest_ns`: the part took no less than
 /// nothing, and no more than that.
 pub(crate) fn error_of_part(error_ns: u64, sum_ns: u64, longest_ns: u64) -> u64 {

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use truth_tests::fixture;
 
-/// With losses, an IP filter, signals, exceptions, recursion, waits, calls that were not seen whole, kernel code,
-/// without switch records.
+/// With losses, an IP filter, signals, exceptions, recursion, waits, calls that were not seen whole, a
+/// scheduler in the filter, and without switch records.
 const RECORDINGS: [(&str, &str); 14] = [
     ("demo", "round_fn"),
     ("demo-cpu2-ovf", "round_fn"),

@@ -178,3 +178,31 @@ impl SummaryFile {
 fn described(only: &[String]) -> String {
     if only.is_empty() { "without a choice".to_owned() } else { only.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_summary_says_so() {
+        let error = |text: &str| SummaryFile::parse(text.as_bytes()).map(drop).unwrap_err();
+        let no_summary = "no summary as `report --summary` writes it: ";
+        for junk in ["", "junk", "[]", "{}", "\u{0}", "{\"schema\":7}"] {
+            assert!(error(junk).starts_with(no_summary), "{junk}: {}", error(junk));
+        }
+        let later = "{\"schema\":\"func_latency.summary/2\",\"recordings\":{}}";
+        let expect =
+            "has schema 'func_latency.summary/2', and func_latency.summary/1 is read here: write it again";
+        assert_eq!(error(later), expect);
+        let names = "\"names\":{\"functions\":[],\"objects\":[],\"places\":[],\"threads\":[]}";
+        let rest = format!("\"recordings\":{{}},{names},\"hosts\":{{}},\"slowest\":[]");
+        let empty = format!("{{\"schema\":\"{SCHEMA}\",{rest}}}");
+        assert_eq!(error(&empty), "its sums are not those of its recordings");
+    }
+
+    #[test]
+    fn calls_that_were_chosen_are_described() {
+        assert_eq!(described(&[]), "without a choice");
+        assert_eq!(described(&["of 1 ns".to_owned(), "below f".to_owned()]), "of 1 ns, below f");
+    }
+}
