@@ -13,7 +13,7 @@ where
     S: Serializer,
 {
     let mut all: Vec<(&K, &V)> = map.into_iter().collect();
-    all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    all.sort_unstable_by_key(|(key, _)| *key);
     serializer.collect_seq(all)
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use analyzer::{
-    Caller, ChildKey, ChildKind, PartOfRow, Reason, RowGap, RowParts, RowSink, RowWait, Status, Total, Waker,
+    Caller, ChildKey, ChildKind, PartOfRow, Reason, RowGap, RowParts, RowWait, Status, Total, Waker,
 };
 use func_latency::config::RowsTarget;
 use func_latency::render::rows::{Labels, Origin, RowsOutput};

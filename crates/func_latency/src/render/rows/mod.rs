@@ -128,7 +128,7 @@ pub(crate) fn json_row(
 /// Writes rows as calls end, in the form that is asked for.
 pub enum RowsOutput<'n> {
     /// Lines of text.
-    Lines(RowsWriter<'n>),
+    Lines(Box<RowsWriter<'n>>),
     /// Parquet.
     Tables(Box<TablesWriter<'n>>),
 }
@@ -148,7 +148,7 @@ impl<'n> RowsOutput<'n> {
         match target {
             RowsTarget::Lines(file) => {
                 let writer = RowsWriter::new(file, names).with_counters(counters);
-                Ok(Self::Lines(writer.with_origin(origin.clone())))
+                Ok(Self::Lines(Box::new(writer.with_origin(origin.clone()))))
             }
             RowsTarget::Parquet(path) => tables(TablesWriter::file(path, names, origin, counters)),
             RowsTarget::Tables(path) => tables(TablesWriter::below(path, names, origin, counters)),
@@ -158,7 +158,7 @@ impl<'n> RowsOutput<'n> {
     /// What takes the rows.
     pub fn sink(&mut self) -> &mut dyn RowSink {
         match self {
-            Self::Lines(lines) => lines,
+            Self::Lines(lines) => &mut **lines,
             Self::Tables(tables) => &mut **tables,
         }
     }
