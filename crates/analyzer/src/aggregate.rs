@@ -4,11 +4,13 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildKey;
 use crate::counted::Counted;
 use crate::counted_sums::CountedSums;
+use crate::durations::COUNT_MAX;
 use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
 use crate::open_calls::OpenSums;
 use crate::place::{Caller, Place};
@@ -29,23 +31,31 @@ pub(crate) struct Aggregate<C> {
     functions: Sparse<FunctionSums<C>>,
 }
 
-struct FunctionSums<C> {
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
+pub(crate) struct FunctionSums<C> {
     calls: CallCounts,
     ended_by_jump: u64,
     hidden: u64,
     undecided: u64,
     /// Of calls that began where only wanted functions were probed, and of all that were traced.
-    alone: FigureSums<C>,
+    pub(crate) alone: FigureSums<C>,
     /// Of calls that began where their children were probed.
-    with_children: FigureSums<C>,
-    overfull: Option<CallRow>,
-    longest_open: Vec<CallRow>,
-    open: OpenSums<C>,
+    pub(crate) with_children: FigureSums<C>,
+    pub(crate) overfull: Option<CallRow>,
+    pub(crate) longest_open: Vec<CallRow>,
+    pub(crate) open: OpenSums<C>,
+    #[serde(skip)]
     rows: Vec<CallRow>,
     /// In the order of `rows`.
+    #[serde(skip)]
     row_children: Gathered,
     /// What the counted calls of each caller executed; empty if counters were not asked for.
-    counted: FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
+    #[serde(skip)]
+    pub(crate) counted: FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
@@ -137,6 +147,12 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         fits && self.request.starts.is_none_or(|window| window.contains(row.start_ns))
     }
 
+    /// The sums of each wanted function, in the order of the request.
+    pub(crate) fn named(self, mut name: impl FnMut(C) -> ChildKey) -> Vec<FunctionSums<ChildKey>> {
+        let len = self.request.functions.len();
+        self.functions.into_all(len).map(|sums| sums.named(&mut name)).collect()
+    }
+
     /// The reports; `percent` turns on-CPU ns into a share of one core.
     pub(crate) fn finish(
         self,
@@ -159,6 +175,18 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
 }
 
 impl CallCounts {
+    fn merge(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.complete, other.complete),
+            (&mut self.unwound, other.unwound),
+            (&mut self.open_start, other.open_start),
+            (&mut self.open_end, other.open_end),
+            (&mut self.cut, other.cut),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
     pub(crate) fn add(&mut self, status: Status) {
         *match status {
             Status::OpenStart => &mut self.open_start,
@@ -230,15 +258,59 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
 
     /// Keeps the longest few of the calls that had not ended.
     fn list_open(&mut self, row: &CallRow) {
-        let order = |r: &CallRow| (std::cmp::Reverse(r.at_least_ns()), r.start_ns, r.id);
-        let at = self.longest_open.partition_point(|r| order(r) < order(row));
+        let at = self.longest_open.partition_point(|r| r.open_order() < row.open_order());
         if at < FunctionReport::LONGEST_OPEN {
             self.longest_open.insert(at, *row);
             self.longest_open.truncate(FunctionReport::LONGEST_OPEN);
         }
     }
 
-    fn finish(
+    /// Adds the calls of another recording; rows and counters are not kept.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.calls.merge(other.calls);
+        for (sum, more) in [
+            (&mut self.ended_by_jump, other.ended_by_jump),
+            (&mut self.hidden, other.hidden),
+            (&mut self.undecided, other.undecided),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.alone.merge(&other.alone);
+        self.with_children.merge(&other.with_children);
+        self.overfull = CallRow::first_of(self.overfull, other.overfull);
+        other.longest_open.iter().for_each(|row| self.list_open(row));
+        self.open.merge(&other.open);
+    }
+
+    /// Names the children.
+    fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> FunctionSums<ChildKey> {
+        FunctionSums {
+            alone: self.alone.named(name),
+            with_children: self.with_children.named(name),
+            open: self.open.named(name),
+            counted: self.counted.into_iter().map(|(caller, sums)| (caller, sums.named(name))).collect(),
+            calls: self.calls,
+            ended_by_jump: self.ended_by_jump,
+            hidden: self.hidden,
+            undecided: self.undecided,
+            overfull: self.overfull,
+            longest_open: self.longest_open,
+            rows: self.rows,
+            row_children: self.row_children,
+        }
+    }
+
+    /// No sum of counts overflows.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let CallCounts { complete, unwound, open_start, open_end, cut } = self.calls;
+        let counts = [complete, unwound, open_start, open_end, cut];
+        counts.into_iter().all(|count| count < COUNT_MAX)
+            && self.longest_open.len() <= FunctionReport::LONGEST_OPEN
+            && self.alone.is_plausible()
+            && self.with_children.is_plausible()
+    }
+
+    pub(crate) fn finish(
         self,
         id: model::FunctionId,
         off_cpu: OffCpuKnown,
@@ -323,7 +395,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
 }
 
 /// Adds to a report, its callers and its children what the calls executed.
-fn count<C: Copy + Eq + Hash>(
+pub(crate) fn count<C: Copy + Eq + Hash>(
     report: &mut FunctionReport,
     counted: &FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
     asked: CountersAsked,

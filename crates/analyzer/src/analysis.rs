@@ -1,19 +1,21 @@
 //! The whole: events of all threads in, one report out.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
-    SpaceId, Tid, TraceEvent,
+    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause,
+    Ns, Pid, SpaceId, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
-use crate::call_row::RowSink;
 use crate::digest::{DigestedRuns, RunDigester};
 use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
+use crate::row_sink::RowSink;
 use crate::session::Session;
+use crate::summary::{Summary, SummedFunction, SummedRecording};
 use crate::thread::Thread;
 use crate::tree::TreeSink;
 
@@ -45,6 +47,7 @@ impl<'a> Analysis<'a> {
                 analysis.not_yet_attached(tid, born, attached);
             }
         }
+        analysis.session.is_starting = false;
         analysis
     }
 
@@ -72,7 +75,7 @@ impl<'a> Analysis<'a> {
     /// The same, which gives the rows of calls to `sink` as they end, whether the report keeps them or not.
     #[must_use]
     pub fn giving_rows_to(mut self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
-        self.session.rows = Some(sink);
+        self.session.give_rows_to(sink);
         self
     }
 
@@ -109,6 +112,17 @@ impl<'a> Analysis<'a> {
     /// unless that was asked for ([`Self::with_code`]).
     #[must_use]
     pub fn finish_with_code(self) -> (Report, Vec<Vec<OwnCode>>) {
+        let (summary, code) = self.summarise();
+        (summary.into_report(), code)
+    }
+
+    /// Closes what is open: the sums that the report is made of.
+    #[must_use]
+    pub fn finish_with_summary(self) -> Summary {
+        self.summarise().0
+    }
+
+    fn summarise(self) -> (Summary, Vec<Vec<OwnCode>>) {
         let Self { mut session, threads, events, .. } = self;
         let mut threads: Vec<Thread<'a>> = threads.into_values().flatten().collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
@@ -119,33 +133,28 @@ impl<'a> Analysis<'a> {
             thread.finish(&mut session, end);
             windows.push(thread.window.finish(thread.tid));
         }
-        let loss = session.loss.finish(windows);
-        let span_ns = end.since(window.0);
-        let scale = percent_of_a_core(span_ns, loss.coverage);
-        let mut functions =
-            session.calls.finish(|child| session.map.name(child), |on_cpu_ns| on_cpu_ns as f64 * scale, None);
-        session.causes.finish(&mut functions);
-        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
-        let report = Report {
-            trace: TraceSummary {
-                window: (window.0, end),
-                span_ns,
-                threads: threads.len() as u64,
-                events,
-                no_times: session.around.no_times,
-                no_off_cpu: session.around.no_off_cpu(),
-            },
-            functions,
-            loss,
-            limits: session.limits,
+        let trace = TraceSummary {
+            window: (window.0, end),
+            span_ns: end.since(window.0),
+            threads: threads.len() as u64,
+            events,
+            no_times: session.around.no_times,
+            no_off_cpu: session.around.no_off_cpu(),
         };
-        (report, code.unwrap_or_default())
+        let request = Arc::clone(session.calls.request());
+        let calls = session.calls.named(|child| session.map.name(child));
+        let told_by = session.causes.told_by();
+        let sums = calls.into_iter().zip(session.causes.finish(request.functions.len()));
+        let function = |((position, id), (calls, (causes, reasons))): ((u32, &FunctionId), (_, (_, _)))| {
+            (*id, SummedFunction { position, calls, causes, reasons })
+        };
+        let functions = (0..).zip(&request.functions).zip(sums).map(function).collect();
+        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
+        let recording =
+            SummedRecording { trace, ledger: session.loss, threads: windows, limits: session.limits };
+        let summary = Summary::new(functions, recording, told_by, request.counters);
+        (summary, code.unwrap_or_default())
     }
-}
-
-/// Percent of one core that a ns on the CPU is, where so much of the threads' time was seen.
-pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
-    if span_ns == 0 || coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * coverage) }
 }
 
 impl EventSink for Analysis<'_> {
@@ -191,7 +200,7 @@ impl EventSink for Analysis<'_> {
             None if tid.0 <= 0 => {
                 for event in events {
                     if let TraceEvent::Gap(gap) = event {
-                        session.loss.add(tid, None, gap, 0);
+                        session.lose(tid, None, gap, 0);
                     }
                 }
             }

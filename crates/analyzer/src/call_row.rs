@@ -1,17 +1,17 @@
 //! One call, as the rows of a report have it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
 
 use crate::counted::Counted;
-use crate::off_cpu_causes::Reason;
 use crate::place::{Caller, Place};
 use crate::status::{Cut, Status};
 use crate::total::{RunningTotal, Total};
 
 /// Name of a call: stable over runs, workers and other options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallId {
     /// Thread.
     pub tid: Tid,
@@ -26,7 +26,7 @@ impl fmt::Display for CallId {
 }
 
 /// One call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRow {
     /// Its name.
     pub id: CallId,
@@ -83,7 +83,7 @@ impl CallRow {
 }
 
 /// What probes measured of a call: `latency_ns` is that without what they added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedRow {
     /// From the probe at its entry to the one at its end.
     pub measured_ns: u64,
@@ -102,7 +102,7 @@ pub struct ProbedRow {
 }
 
 /// What a slice of the window is like ([`model::ProbedSlice`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SliceKind {
     /// Only the wanted functions are probed.
     Alone,
@@ -110,14 +110,6 @@ pub enum SliceKind {
     WithChildren,
     /// Probes are being placed or removed.
     Between,
-}
-
-/// Takes rows as calls end, which is not the order of their starts.
-pub trait RowSink {
-    /// A call of the wanted function with this number ([`crate::Request::functions`]) that was asked for, and
-    /// what it waited for longest off the CPU; `None`: it was not off the CPU, or the recording does not tell
-    /// why.
-    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 }
 
 impl ProbedRow {
@@ -149,6 +141,17 @@ impl SliceKind {
 }
 
 impl CallRow {
+    /// The order in which open calls are listed: the longest first.
+    pub(crate) fn open_order(&self) -> impl Ord + use<> {
+        let which = (self.start_ns, self.id, self.tid, self.pid, self.depth);
+        (std::cmp::Reverse(self.at_least_ns()), which, (self.latency_ns, self.error_ns, self.off_cpu_ns))
+    }
+
+    /// The first in that order.
+    pub(crate) fn first_of(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).min_by_key(Self::open_order)
+    }
+
     /// What it has taken for certain.
     #[must_use]
     pub const fn at_least_ns(&self) -> u64 {

@@ -6,11 +6,11 @@ use model::{
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
-use crate::call_row::RowSink;
 use crate::check::{Found, Violation, check_with};
 use crate::digest::{DigestedRuns, RunDigester};
 use crate::report::Report;
 use crate::request::{Request, Surroundings};
+use crate::row_sink::RowSink;
 use crate::tree::TreeSink;
 
 /// An [`Analysis`] that is checked.

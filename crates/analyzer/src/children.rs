@@ -1,5 +1,6 @@
 //! What took time inside a call: sums by child, where a child is a kind, a function and a site.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, Hash};
 
@@ -31,7 +32,7 @@ pub struct ChildRow {
 }
 
 /// Which child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChildKey {
     /// What it is.
     pub kind: ChildKind,
@@ -155,6 +156,22 @@ struct ChildSum<C> {
     total: RunningTotal,
     /// The place of the child that came next, last time: calls that are alike have theirs in the same order.
     next: usize,
+}
+
+impl<C: Copy + Ord + Serialize> Serialize for ChildSums<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut all: Vec<(C, RunningTotal)> = self.sums.iter().map(|sum| (sum.child, sum.total)).collect();
+        all.sort_unstable_by_key(|(child, _)| *child);
+        serializer.collect_seq(all)
+    }
+}
+
+impl<'de, C: Copy + Eq + Hash + Deserialize<'de>> Deserialize<'de> for ChildSums<C> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut sums = Self::default();
+        sums.merge(Vec::deserialize(deserializer)?.into_iter());
+        Ok(sums)
+    }
 }
 
 impl<C> Default for ChildSums<C> {

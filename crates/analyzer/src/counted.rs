@@ -1,9 +1,10 @@
 //! What calls executed, as numbers: the differences of a thread's counters ([`model::Counters`]).
 
 use model::{Counters, Executed};
+use serde::{Deserialize, Serialize};
 
 /// What ran in one call, or in several: exact counts, and cycles with their error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// What was executed.
     pub executed: Executed,
@@ -12,7 +13,7 @@ pub struct Counted {
 }
 
 /// A number of core cycles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleCount {
     /// The estimate.
     pub count: u64,

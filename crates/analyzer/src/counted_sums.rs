@@ -38,6 +38,7 @@ impl CounterReport {
 }
 
 /// The counters of calls so far.
+#[derive(Clone)]
 pub(crate) struct CountedSums<C> {
     sum: Counted,
     values: [MetricSums; Metric::ALL.len()],
@@ -90,6 +91,15 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
         for (child, counted) in &other.children {
             self.children.entry(*child).or_default().add(counted);
         }
+    }
+
+    /// Names the children.
+    pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> CountedSums<ChildKey> {
+        let mut children: FxHashMap<ChildKey, Counted> = FxHashMap::default();
+        for (child, counted) in self.children {
+            children.entry(name(child)).or_default().add(&counted);
+        }
+        CountedSums { sum: self.sum, values: self.values, children }
     }
 
     pub(crate) fn report(&self, asked: CountersAsked) -> CounterReport {

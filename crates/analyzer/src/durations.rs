@@ -4,10 +4,16 @@
 //! seconds at least, and a billion calls of the same few take no more than these.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::sorted_pairs;
+
+/// More calls than all machines make.
+pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 /// Durations in ns, as they come.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Durations(FxHashMap<u64, u64>);
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Durations(#[serde(with = "sorted_pairs")] FxHashMap<u64, u64>);
 
 impl Durations {
     pub(crate) fn add(&mut self, ns: u64) {
@@ -16,8 +22,17 @@ impl Durations {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         for (ns, times) in &other.0 {
-            *self.0.entry(*ns).or_default() += times;
+            let known = self.0.entry(*ns).or_default();
+            *known = known.saturating_add(*times);
         }
+    }
+
+    /// No sum of how often they were met overflows, by far.
+    pub(crate) fn is_plausible(&self) -> bool {
+        self.0
+            .values()
+            .try_fold(0_u64, |sum, times| sum.checked_add(*times))
+            .is_some_and(|sum| sum < COUNT_MAX)
     }
 
     /// How many were added.

@@ -4,6 +4,7 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
@@ -11,17 +12,29 @@ use crate::durations::Durations;
 use crate::histogram::{Bucket, histogram};
 use crate::place::{Caller, Place};
 use crate::report::{ErrorBound, Sliced, Tails};
+use crate::sorted_pairs;
 use crate::stats::{Quantiles, Stats};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What figures are made of.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct FigureSums<C> {
     pub(crate) outermost: RunningTotal,
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
     pub(crate) open_ns: Durations,
+    #[serde(with = "sorted_pairs")]
     pub(crate) callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
 }
 
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct CallerSums<C> {
     pub(crate) latency_ns: Durations,
     pub(crate) off_cpu_ns: Durations,
@@ -83,6 +96,29 @@ impl<C> Default for FigureSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> FigureSums<C> {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.outermost.add(other.outermost);
+        self.open_ns.merge(&other.open_ns);
+        for (caller, sums) in &other.callers {
+            self.callers.entry(*caller).or_default().merge(sums);
+        }
+    }
+
+    /// Names the children.
+    pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> FigureSums<ChildKey> {
+        let Self { outermost, open_ns, callers } = self;
+        let callers = callers.into_iter().map(|(caller, sums)| (caller, sums.named(name))).collect();
+        FigureSums { outermost, open_ns, callers }
+    }
+
+    pub(crate) fn is_plausible(&self) -> bool {
+        let all = |sums: &CallerSums<C>| {
+            let durations = [&sums.latency_ns, &sums.off_cpu_ns, &sums.least_ns, &sums.most_ns];
+            durations.into_iter().all(Durations::is_plausible)
+        };
+        self.open_ns.is_plausible() && self.callers.len() < 1 << 32 && self.callers.values().all(all)
+    }
+
     pub(crate) fn all(&self) -> CallerSums<C> {
         let mut all = CallerSums::default();
         self.callers.values().for_each(|sums| all.merge(sums));
@@ -108,6 +144,22 @@ impl<C> Default for CallerSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> CallerSums<C> {
+    /// Names the children.
+    fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> CallerSums<ChildKey> {
+        CallerSums {
+            children: self.children.named(name),
+            latency_ns: self.latency_ns,
+            off_cpu_ns: self.off_cpu_ns,
+            least_ns: self.least_ns,
+            most_ns: self.most_ns,
+            error_sum_ns: self.error_sum_ns,
+            error_max_ns: self.error_max_ns,
+            shorter: self.shorter,
+            rare_ns: self.rare_ns,
+            with_children: self.with_children,
+        }
+    }
+
     /// Returns what its children took.
     pub(crate) fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) -> RunningTotal {
         let latency_ns = row.latency_ns;
@@ -137,7 +189,7 @@ impl<C: Copy + Eq + Hash> CallerSums<C> {
         self.most_ns.merge(&other.most_ns);
         self.error_sum_ns = self.error_sum_ns.saturating_add(other.error_sum_ns);
         self.error_max_ns = self.error_max_ns.max(other.error_max_ns);
-        self.shorter += other.shorter;
+        self.shorter = self.shorter.saturating_add(other.shorter);
         self.rare_ns = self.rare_ns.max(other.rare_ns);
         self.children.merge(other.children.iter());
         self.with_children.add(other.with_children);

@@ -75,20 +75,24 @@ mod probed;
 mod ran;
 mod region_calls;
 mod regions;
+mod renumber;
 pub mod report;
 pub mod request;
 mod row_children;
 mod row_reasons;
+mod row_sink;
 #[cfg(test)]
 mod rules;
 mod running;
 mod runs;
 pub mod samples;
 mod session;
+mod sorted_pairs;
 mod sparse;
 mod stack;
 pub mod stats;
 mod status;
+mod summary;
 mod thread;
 mod total;
 mod traced_causes;
@@ -100,7 +104,7 @@ mod window;
 mod work;
 
 pub use analysis::Analysis;
-pub use call_row::{CallId, CallRow, ProbedRow, RowSink, SliceKind};
+pub use call_row::{CallId, CallRow, ProbedRow, SliceKind};
 pub use check::{Violation, check, check_with};
 pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};
@@ -118,6 +122,7 @@ pub use open_calls::{OpenCaller, OpenCalls};
 pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
 pub use place::{Caller, ChildKind, Place};
 pub use probed::ProbedAnalysis;
+pub use renumber::NewIds;
 pub use report::{
     CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,
     Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
@@ -125,8 +130,10 @@ pub use report::{
 pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
+pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink, RowWait};
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
+pub use summary::Summary;
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};
 pub use waits::{Wait, Waits};

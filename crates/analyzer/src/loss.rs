@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use model::{Cpu, Gap, GapCause, ObjectId, Tid};
+use serde::{Deserialize, Serialize};
 
 use crate::report::{CauseLoss, CpuLoss, GapPlace, Loss, ThreadLoss, Untimed};
+use crate::sorted_pairs;
 use crate::status::{Cut, CutCause};
 
 /// A cause in the order of tables, and the object whose code is missing, if that is the cause.
 type Cause = (u8, Option<ObjectId>);
 
-#[derive(Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Ledger {
     /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
+    #[serde(with = "sorted_pairs")]
     sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
     untimed: Untimed,
     /// OVF packets: some are inside of gaps of other causes, and one may be a gap of several threads.
@@ -52,6 +55,16 @@ impl Ledger {
         }
     }
 
+    /// Changes each loss, and joins those that are of one cause then.
+    pub(crate) fn renumbered(self, change: impl Fn(&mut CauseLoss)) -> Self {
+        let mut sums: BTreeMap<_, CauseLoss> = BTreeMap::new();
+        for ((tid, cpu, _), mut loss) in self.sums {
+            change(&mut loss);
+            sums.entry((tid, cpu, key(loss.cause))).and_modify(|sum| sum.add(&loss)).or_insert(loss);
+        }
+        Self { sums, ..self }
+    }
+
     pub(crate) fn finish(self, mut threads: Vec<ThreadLoss>) -> Loss {
         let count = |causes: &[u8]| {
             let of = self.sums.iter().filter(|((.., cause), _)| causes.contains(&cause.0));
@@ -73,11 +86,7 @@ impl Ledger {
             truncated,
             errors,
             lost_ns: u64::try_from(lost).unwrap_or(u64::MAX),
-            coverage: match (window, self.sums.is_empty()) {
-                (0, true) => 1.0,
-                (0, false) => 0.0, // what there is of trace is lost
-                _ => observed as f64 / window as f64,
-            },
+            coverage: coverage(window, observed, self.sums.is_empty()),
             by_cause: self.by_cause(|_, _| true),
             unowned: self.by_cause(|tid, _| tid.is_none()),
             cpus: cpus.into_iter().map(of_cpu).collect(),
@@ -88,21 +97,59 @@ impl Ledger {
 
     /// The sums of what `of` takes.
     fn by_cause(&self, of: impl Fn(Option<Tid>, Option<Cpu>) -> bool) -> Vec<CauseLoss> {
-        let mut sums: BTreeMap<Cause, CauseLoss> = BTreeMap::new();
-        for ((_, _, cause), loss) in self.sums.iter().filter(|((tid, cpu, _), _)| of(*tid, *cpu)) {
-            sums.entry(*cause).and_modify(|sum| sum.add(loss)).or_insert(*loss);
-        }
-        sums.into_values().collect()
+        by_cause(self.sums.iter().filter(|((tid, cpu, _), _)| of(*tid, *cpu)).map(|(_, loss)| loss))
+    }
+}
+
+/// Losses by cause, in order of causes.
+fn by_cause<'l>(losses: impl Iterator<Item = &'l CauseLoss>) -> Vec<CauseLoss> {
+    let mut sums: BTreeMap<Cause, CauseLoss> = BTreeMap::new();
+    for loss in losses {
+        sums.entry(key(loss.cause)).and_modify(|sum| sum.add(loss)).or_insert(*loss);
+    }
+    sums.into_values().collect()
+}
+
+fn coverage(window_ns: u128, observed_ns: u128, has_no_gap: bool) -> f64 {
+    match (window_ns, has_no_gap) {
+        (0, true) => 1.0,
+        (0, false) => 0.0, // what there is of trace is lost
+        _ => observed_ns as f64 / window_ns as f64,
+    }
+}
+
+/// The losses of several recordings: the sums of all, and threads and CPUs one beside the other, for those of
+/// one number are not the same.
+pub(crate) fn of_all(losses: Vec<Loss>) -> Loss {
+    let number = |of: fn(&Loss) -> u64| losses.iter().map(of).fold(0, u64::saturating_add);
+    let (overflows, truncated, errors) =
+        (number(|l| l.overflows), number(|l| l.truncated), number(|l| l.errors));
+    let untimed = Untimed { count: number(|l| l.untimed.count), bytes: number(|l| l.untimed.bytes) };
+    let (lost_ns, all) = (number(|l| l.lost_ns), by_cause(losses.iter().flat_map(|l| &l.by_cause)));
+    let unowned = by_cause(losses.iter().flat_map(|l| &l.unowned));
+    let threads: Vec<ThreadLoss> = losses.iter().flat_map(|l| l.threads.iter().cloned()).collect();
+    let sum = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|thread| u128::from(of(thread))).sum();
+    Loss {
+        coverage: coverage(sum(|t| t.window_ns), sum(|t| t.observed_ns), all.is_empty()),
+        cpus: losses.into_iter().flat_map(|loss| loss.cpus).collect(),
+        overflows,
+        truncated,
+        errors,
+        lost_ns,
+        by_cause: all,
+        threads,
+        unowned,
+        untimed,
     }
 }
 
 impl CauseLoss {
     /// `other` is of the same cause.
     fn add(&mut self, other: &Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.lost_ns = self.lost_ns.saturating_add(other.lost_ns);
-        self.calls += other.calls;
+        self.calls = self.calls.saturating_add(other.calls);
         if other.first < self.first {
             (self.first, self.cause) = (other.first, other.cause);
         }

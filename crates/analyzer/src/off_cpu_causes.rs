@@ -7,10 +7,13 @@
 //! ```
 //! Intervals come before the records of the calls that they are in.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
 use rustc_hash::FxHashMap;
+
+use crate::sorted_pairs;
 
 /// The functions that stacks are in.
 pub trait StackNames {
@@ -22,7 +25,7 @@ pub trait StackNames {
 }
 
 /// Who tells of the times off the CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ToldBy {
     /// The scheduler's events: of wake-ups, too.
     #[default]
@@ -81,7 +84,7 @@ pub struct WakerStackRow {
 }
 
 /// What a thread waits for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reason {
     /// In a system call, by number.
     Syscall(u32),
@@ -94,7 +97,7 @@ pub enum Reason {
 }
 
 /// Who wakes a thread.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Waker {
     /// A timer or a device.
     Interrupt,
@@ -137,28 +140,36 @@ pub(crate) struct Intervals {
 }
 
 /// Sums of one function.
-#[derive(Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct CauseSums {
     split: OffCpuSplit,
+    #[serde(with = "sorted_pairs")]
     reasons: BTreeMap<Reason, (u64, OffCpuSplit)>,
+    #[serde(with = "sorted_pairs")]
     wakers: BTreeMap<Waker, Woken>,
 }
 
 /// What one waker has ended.
-#[derive(Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Woken {
     all: CountAndTime,
+    #[serde(with = "sorted_pairs")]
     from: BTreeMap<Vec<FunctionId>, CountAndTime>,
 }
 
 /// How often, and how long.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct CountAndTime {
     count: u64,
     ns: u64,
 }
 
 impl CountAndTime {
+    fn merge(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+
     fn add(&mut self, ns: u64) {
         self.count += 1;
         self.ns = self.ns.saturating_add(ns);
@@ -215,6 +226,38 @@ impl Intervals {
 }
 
 impl CauseSums {
+    /// Adds the sums of another recording.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.split.add(other.split);
+        for (reason, (count, split)) in &other.reasons {
+            let (counts, sum) = self.reasons.entry(reason.clone()).or_default();
+            *counts = counts.saturating_add(*count);
+            sum.add(*split);
+        }
+        for (waker, woken) in &other.wakers {
+            let sum = self.wakers.entry(waker.clone()).or_default();
+            sum.all.merge(woken.all);
+            for (from, count) in &woken.from {
+                sum.from.entry(from.clone()).or_default().merge(*count);
+            }
+        }
+    }
+
+    /// Gives functions other numbers.
+    pub(crate) fn renumbered(self, function: impl Fn(FunctionId) -> FunctionId) -> Self {
+        let renumber = |mut woken: Woken| {
+            let mut from: BTreeMap<Vec<FunctionId>, CountAndTime> = BTreeMap::new();
+            for (functions, count) in woken.from {
+                let functions = functions.into_iter().map(&function).collect();
+                from.entry(functions).or_default().merge(count);
+            }
+            woken.from = from;
+            woken
+        };
+        let wakers = self.wakers.into_iter().map(|(waker, woken)| (waker, renumber(woken))).collect();
+        Self { wakers, ..self }
+    }
+
     /// A call's time off the CPU, as it was counted with the call.
     pub(crate) fn add_split(&mut self, split: OffCpuSplit) {
         self.split.add(split);

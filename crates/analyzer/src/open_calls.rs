@@ -12,11 +12,13 @@ use std::cmp::Reverse;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::call_row::CallRow;
 use crate::children::ChildRow;
 use crate::children::{ChildKey, ChildSums};
 use crate::place::{Caller, Place};
+use crate::sorted_pairs;
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
 /// What was seen of a function's calls that were open at the start or the end, or cut; without those inside
@@ -50,12 +52,18 @@ pub struct OpenCaller {
 }
 
 /// The open calls so far.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "C: Copy + Ord + Hash + Serialize",
+    deserialize = "C: Copy + Eq + Hash + Deserialize<'de>"
+))]
 pub(crate) struct OpenSums<C> {
     observed: RunningTotal,
     resumed: RunningTotal,
-    children: ChildSums<C>,
-    callers: FxHashMap<(Caller, Option<Place>), RunningTotal>,
-    overfull: Option<CallRow>,
+    pub(crate) children: ChildSums<C>,
+    #[serde(with = "sorted_pairs")]
+    pub(crate) callers: FxHashMap<(Caller, Option<Place>), RunningTotal>,
+    pub(crate) overfull: Option<CallRow>,
 }
 
 impl<C> Default for OpenSums<C> {
@@ -71,6 +79,22 @@ impl<C> Default for OpenSums<C> {
 }
 
 impl<C: Copy + Eq + Hash> OpenSums<C> {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.observed.add(other.observed);
+        self.resumed.add(other.resumed);
+        self.children.merge(other.children.iter());
+        for (caller, total) in &other.callers {
+            self.callers.entry(*caller).or_default().add(*total);
+        }
+        self.overfull = CallRow::first_of(self.overfull, other.overfull);
+    }
+
+    /// Names the children.
+    pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> OpenSums<ChildKey> {
+        let Self { observed, resumed, children, callers, overfull } = self;
+        OpenSums { observed, resumed, children: children.named(name), callers, overfull }
+    }
+
     /// Adds a call that was not seen from entry to end.
     pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
         self.add_part(row, 1, (row.caller, row.site), children);

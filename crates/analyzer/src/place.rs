@@ -1,9 +1,10 @@
 //! Instructions, callers and children, as rows and reports name them.
 
 use model::{FunctionId, ObjectId, Svma};
+use serde::{Deserialize, Serialize};
 
 /// An instruction, the same in every process and run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// Object.
     pub object: ObjectId,
@@ -12,7 +13,7 @@ pub struct Place {
 }
 
 /// What took time inside a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChildKind {
     /// A called function.
     Call,
@@ -47,7 +48,7 @@ impl ChildKind {
 }
 
 /// Who entered a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Caller {
     /// An instruction of a function: a call, or a jump if `tail`.
     Function {

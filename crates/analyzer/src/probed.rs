@@ -23,7 +23,6 @@ use model::{
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
-use crate::analysis::percent_of_a_core;
 use crate::call_row::{CallId, CallRow, ProbedRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
@@ -34,7 +33,7 @@ use crate::report::{Limits, Report, ThreadLoss, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
 use crate::status::{Cut, CutCause, Status};
-use crate::total::{OffCpuKnown, RunningTotal};
+use crate::total::{OffCpuKnown, RunningTotal, percent_of_a_core};
 use crate::window::ThreadWindow;
 use price::{Cleared, Prices};
 use slices::Slices;

@@ -1,6 +1,7 @@
 //! What the analysis found out.  Functions are ids and sites are places; names are asked of `image`.
 
 use model::{AuxOffset, Cpu, FunctionId, GapCause, NoOffCpu, NoTimes, Ns, ObjectId, Tid};
+use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::ChildRow;
@@ -28,7 +29,7 @@ pub struct Report {
 }
 
 /// The recording as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceSummary {
     /// First and last instant of the recording.
     pub window: (Ns, Ns),
@@ -72,7 +73,7 @@ pub struct Loss {
 }
 
 /// Gaps whose time is not known: those of nobody, and those that end when they begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untimed {
     /// How many.
     pub count: u64,
@@ -95,7 +96,7 @@ impl Loss {
 }
 
 /// Gaps of one cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseLoss {
     /// Why; that of the first gap, from which the others differ at most in the address.
     pub cause: GapCause,
@@ -127,7 +128,7 @@ impl CauseLoss {
 }
 
 /// Where a gap began: by time, then by thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GapPlace {
     /// Time.
     pub time: Ns,
@@ -147,7 +148,7 @@ pub struct CpuLoss {
 }
 
 /// How much of a thread's life was seen.  `window_ns == observed_ns + lost_ns`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadLoss {
     /// Thread.
     pub tid: Tid,
@@ -166,7 +167,7 @@ pub struct ThreadLoss {
 }
 
 /// Limits of the analysis that were reached.  All 0 in a sane recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Tail calls in chains so long that the oldest links were ended early.
     pub capped_tail_calls: u64,
@@ -274,7 +275,7 @@ impl FunctionReport {
 }
 
 /// Number of calls by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     /// Seen from entry to return.
     pub complete: u64,

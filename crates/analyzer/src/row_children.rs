@@ -42,7 +42,7 @@ impl RowChildren {
 }
 
 /// Children as rows come, which is not the order of the report.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Gathered {
     all: RowChildren,
     numbers: FxHashMap<ChildKey, u32>,

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use model::{AuxOffset, AuxOwner, FunctionSet, Pid, SpaceId, Tid};
+use model::{AuxOffset, AuxOwner, Cpu, FunctionSet, Gap, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
-use crate::call_row::RowSink;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::loss::Ledger;
@@ -14,6 +13,7 @@ use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
 use crate::report::Limits;
 use crate::request::{Ancestor, Request, Roles, Surroundings};
+use crate::row_sink::{RowGap, RowParts, RowSink, parts_of_row};
 use crate::running::{Activation, EndedCall};
 use crate::total::OffCpuKnown;
 use crate::traced_causes::TracedCauses;
@@ -47,6 +47,10 @@ pub(crate) struct Session<'a> {
     pub(crate) code: Option<CodeSums<'a>>,
     /// Who takes rows.
     pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
+    /// Gaps that threads begin with, from before a sink takes rows.
+    first_gaps: Vec<RowGap>,
+    /// The first gaps are being entered.
+    pub(crate) is_starting: bool,
     /// Where children of running calls stand.
     pub(crate) places: ChildPlaces,
     /// Activations for reuse, empty.
@@ -89,6 +93,8 @@ impl<'a> Session<'a> {
             with_callers: false,
             code: None,
             rows: None,
+            first_gaps: Vec::new(),
+            is_starting: true,
             places: ChildPlaces::default(),
             spare: Vec::new(),
             held_events: 0,
@@ -127,6 +133,11 @@ impl<'a> Session<'a> {
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
             let waited_for = self.causes.longest(row.tid, *off_cpu_ns);
             rows.row(wanted as usize, row, waited_for.as_ref());
+            if rows.wants_parts() {
+                let children = children.iter().map(|(child, total)| (self.map.name(*child), *total));
+                let children = parts_of_row(children.collect(), row, self.off_cpu);
+                rows.parts(row, &RowParts { children, waits: self.causes.waits(row.tid, *off_cpu_ns) });
+            }
         }
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
             self.loss.has_cut(row.tid, cut);
@@ -135,6 +146,23 @@ impl<'a> Session<'a> {
             (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),
             (Some((sink, Trees::Every)), None) if is_reported => sink.too_deep(row),
             _ => (),
+        }
+    }
+
+    /// Gives rows and gaps to `sink`.
+    pub(crate) fn give_rows_to(&mut self, sink: &'a mut (dyn RowSink + 'a)) {
+        self.first_gaps.drain(..).for_each(|gap| sink.gap(&gap));
+        self.rows = Some(sink);
+    }
+
+    /// Enters a gap, of which `lost_ns` no earlier gap of the thread covers.
+    pub(crate) fn lose(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
+        self.loss.add(tid, cpu, gap, lost_ns);
+        let gap = RowGap { tid: Some(tid).filter(|tid| tid.0 > 0), cpu, gap: *gap, lost_ns };
+        match &mut self.rows {
+            Some(rows) => rows.gap(&gap),
+            None if self.is_starting => self.first_gaps.push(gap),
+            None => (),
         }
     }
 

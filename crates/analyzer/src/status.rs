@@ -1,9 +1,10 @@
 //! How a call ended, and what cut it.
 
 use model::{Cpu, GapCause};
+use serde::{Deserialize, Serialize};
 
 /// How much of a call was seen, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// Seen running with no known entry.
     OpenStart,
@@ -38,7 +39,7 @@ impl Status {
 }
 
 /// What cut a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CutCause {
     /// A gap.
     Gap(GapCause),
@@ -70,7 +71,7 @@ impl CutCause {
 }
 
 /// What cut a call, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// What.
     pub cause: CutCause,

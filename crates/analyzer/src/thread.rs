@@ -218,7 +218,7 @@ impl<'a> Thread<'a> {
         let lost_ns = self.window.gap(gap);
         self.now = gap.from;
         self.at = gap.at;
-        session.loss.add(self.tid, self.cpu(session), gap, lost_ns);
+        session.lose(self.tid, self.cpu(session), gap, lost_ns);
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
         if !self.stack.is_empty() {
             self.cut_all(session, CutCause::Gap(gap.cause));

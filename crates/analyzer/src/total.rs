@@ -4,6 +4,8 @@
 //! numbers, without asking each time ([`RunningTotal`]), and what leaves this crate says what is known
 //! ([`Total`]).
 
+use serde::{Deserialize, Serialize};
+
 /// A number of occurrences and their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Total {
@@ -52,7 +54,7 @@ impl Total {
 
 /// A [`Total`] while it is added up: its off-CPU time is what the records tell of, which is nothing where
 /// there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunningTotal {
     pub(crate) count: u64,
     pub(crate) sum_ns: u64,
@@ -64,7 +66,7 @@ pub(crate) struct RunningTotal {
 impl RunningTotal {
     #[inline]
     pub(crate) fn add(&mut self, other: Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
         self.error_ns = self.error_ns.saturating_add(other.error_ns);
@@ -76,6 +78,11 @@ impl RunningTotal {
         let Self { count, sum_ns, off_cpu_ns, .. } = self;
         Total { count, sum_ns, off_cpu_ns: off_cpu.ns(off_cpu_ns) }
     }
+}
+
+/// Percent of one core that a ns on the CPU is, where so much of the threads' time was seen.
+pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
+    if span_ns == 0 || coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * coverage) }
 }
 
 /// Narrows the error of a part of something that took at most `longest_ns`: the part took no less than

@@ -14,10 +14,9 @@ use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Ti
 use rustc_hash::FxHashMap;
 
 use crate::call_row::{CallId, CallRow};
-use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason};
-use crate::report::FunctionReport;
+use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason, waker};
 use crate::request::{Request, Surroundings};
-use crate::row_reasons::RowReasons;
+use crate::row_sink::RowWait;
 use crate::sparse::Sparse;
 
 /// Gathers them for all wanted functions.
@@ -31,10 +30,13 @@ pub(crate) struct TracedCauses<'a> {
     of_rows: bool,
 }
 
+/// What single calls waited for.
+pub(crate) type ReasonsOfCalls = BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>;
+
 #[derive(Default)]
 struct OfFunction {
     sums: CauseSums,
-    rows: BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>,
+    rows: ReasonsOfCalls,
 }
 
 /// Functions, as far as the recording names them.
@@ -98,20 +100,36 @@ impl<'a> TracedCauses<'a> {
         longest(&by_reason(times)).cloned()
     }
 
-    /// Puts them into the reports of the functions; not if the recording has no context switches.
-    pub(crate) fn finish(self, reports: &mut [FunctionReport]) {
-        let told_by = match self.around.schedule.has_wakeups() {
-            true => ToldBy::Scheduler,
-            false => ToldBy::SwitchRecords,
+    /// The waits of a call, by its thread's off-CPU time at its begin and end: they add up to that of the
+    /// call. None where the recording has no context switches.
+    pub(crate) fn waits(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Vec<RowWait> {
+        let schedule = self.around.schedule;
+        if from_ns == to_ns || !schedule.has_switches() {
+            return Vec::new();
+        }
+        let names = &self.around;
+        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let wait = |Interval { why, .. }: &Interval| RowWait {
+            from: why.out,
+            to: why.back,
+            split: why.split(),
+            knows_wakeups: schedule.has_wakeups(),
+            reason: reason(why, names),
+            waker: why.waker.as_ref().map(|seen| waker(seen, names)),
         };
-        if !self.around.schedule.has_switches() {
-            return;
-        }
-        let len = reports.len();
-        for (report, OfFunction { sums, rows }) in reports.iter_mut().zip(self.functions.into_all(len)) {
-            report.off_cpu_causes = Some(sums.finish(told_by));
-            report.row_reasons = RowReasons::of_rows(&report.rows, &rows);
-        }
+        inside(intervals, (from_ns, to_ns)).map(wait).collect()
+    }
+
+    /// The records that tell of the causes; `None`: the recording has no context switches.
+    pub(crate) fn told_by(&self) -> Option<ToldBy> {
+        let schedule = self.around.schedule;
+        let told_by = if schedule.has_wakeups() { ToldBy::Scheduler } else { ToldBy::SwitchRecords };
+        schedule.has_switches().then_some(told_by)
+    }
+
+    /// The sums of the first `len` functions, and what each single call waited for.
+    pub(crate) fn finish(self, len: usize) -> impl Iterator<Item = (CauseSums, ReasonsOfCalls)> {
+        self.functions.into_all(len).map(|OfFunction { sums, rows }| (sums, rows))
     }
 }
 

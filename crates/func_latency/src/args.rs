@@ -5,6 +5,7 @@ mod counters;
 mod explain;
 mod generated;
 mod headings;
+mod merge;
 mod record;
 mod rows_shown;
 mod runs;
@@ -17,12 +18,14 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::filter::{Ancestor, CandidateNumber, NsRange, RegionSpec, TidRange, TimeWindow};
 use crate::render::json;
+use crate::render::rows::Label;
 
 pub use command::{command, completed, parse};
 pub use counters::{CountersArgs, HistogramBy};
 pub use explain::{AnnotateArgs, DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
+pub use merge::MergeArgs;
 pub use record::RecordArgs;
 pub use rows_shown::RowsArgs;
 pub use runs::{CompareArgs, FailArgs, RepeatArgs, StatArgs};
@@ -76,6 +79,8 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Run two commands in turns, and say by how much the second one is slower or faster
     Compare(Box<CompareArgs>),
+    /// Report the calls of several recordings from their summaries (report --summary)
+    Merge(Box<MergeArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine
@@ -226,10 +231,19 @@ pub struct QueryArgs {
     #[arg(long)]
     #[arg(help_heading = REPORT)]
     pub explain: bool,
-    /// Write one row for every call; the extension says in which form
-    #[arg(long, value_name = "FILE.{jsonl,csv}")]
+    /// Write one row for every call; the extension says in which form. DIR/: Parquet tables of calls, their
+    /// children, their waits and the trace's gaps; see docs/rows.md
+    #[arg(long, value_name = "FILE.{parquet,jsonl,csv}|DIR/")]
     #[arg(help_heading = FILES)]
     pub rows: Option<PathBuf>,
+    /// A column label_KEY with this value in all rows; repeat it for several
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    #[arg(help_heading = FILES)]
+    pub labels: Vec<Label>,
+    /// Write a summary: what the report is made of, which `func_latency merge` adds up over recordings
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "code_block", "counters"])]
+    #[arg(help_heading = FILES)]
+    pub summary: Option<PathBuf>,
     /// Write a page for the browser with every call in it: plot, brush, filters, call trees; one file that
     /// needs no network
     #[arg(long, value_name = "FILE")]

@@ -19,9 +19,10 @@ use crate::filter::{NsRange, TidSet};
 use crate::one_call::Place;
 use crate::progress::Progress;
 use crate::render::Names;
+use crate::render::rows::{Labels, Origin};
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{host, messages, recording, regions, threads};
+use crate::{host, messages, recording, recording_id, regions, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -134,6 +135,16 @@ pub(crate) fn one<'t, T>(command: &str, functions: &'t [T]) -> Result<&'t T> {
 impl<'a> Opened<'a> {
     pub(crate) fn surroundings(&self) -> Surroundings<'a> {
         Surroundings::of(self.recording, self.schedule, self.image)
+    }
+
+    /// Where rows of this recording are from.
+    pub(crate) fn origin(&self, labels: &Labels) -> Origin {
+        Origin {
+            host: self.recording.hostname.clone(),
+            recording: Some(recording_id::of(self.recording)),
+            realtime_offset_ns: self.recording.clock_offsets.realtime_ns,
+            labels: labels.clone(),
+        }
     }
 
     /// The only function of `-f`, for a `command` that takes one.

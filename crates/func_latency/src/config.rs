@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use analyzer::Metric;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use image::KernelOptions;
 use model::Pid;
 
@@ -16,8 +17,9 @@ use crate::args::{
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, RegionSpec, TidSet, TimeWindow};
-use crate::output::{Asked, check_apart, check_writable};
+use crate::output::{Asked, cannot_write, check_apart, check_writable};
 use crate::render::row_limit::RowLimit;
+use crate::render::rows::{Label, Labels};
 
 /// Which calls, of which recording.
 #[derive(Clone, Debug)]
@@ -78,7 +80,11 @@ pub struct ReportConfig {
     /// Say why the slowest calls were slow.
     pub explain: bool,
     /// Where rows go.
-    pub rows: Option<RowsFile>,
+    pub rows: Option<RowsTarget>,
+    /// What rows say of where they are from.
+    pub labels: Labels,
+    /// Where the summary goes.
+    pub summary: Option<PathBuf>,
     /// Where the page goes.
     pub html: Option<PathBuf>,
     /// Show the page in a browser.
@@ -104,7 +110,53 @@ pub struct Timeline {
     pub colour: bool,
 }
 
-/// Where per-call rows go.
+/// Where per-call rows go, and in which form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowsTarget {
+    /// A file of text.
+    Lines(RowsFile),
+    /// A Parquet file of the calls.
+    Parquet(PathBuf),
+    /// A directory of Parquet files: of the calls, and of what is inside of them.
+    Tables(PathBuf),
+}
+
+impl RowsTarget {
+    /// By its name: a directory that there is, or a name that ends in a slash, is one of tables.
+    ///
+    /// # Errors
+    /// Its name does not say in which form it is.
+    pub(crate) fn new(path: PathBuf) -> Result<Self> {
+        if is_directory(&path) {
+            return Ok(Self::Tables(path));
+        }
+        match path.extension().and_then(OsStr::to_str) {
+            Some("parquet") => Ok(Self::Parquet(path)),
+            Some("jsonl" | "csv") => rows_file(path).map(Self::Lines),
+            _ => {
+                let message = format!(
+                    "--rows {}: the name must end in .parquet, .jsonl or .csv, or in / for a directory",
+                    path.display()
+                );
+                Err(failure(Exit::Usage, message))
+            }
+        }
+    }
+
+    /// The file or directory.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Lines(RowsFile { path, .. }) | Self::Parquet(path) | Self::Tables(path) => path,
+        }
+    }
+}
+
+/// A directory, there or to come.
+pub(crate) fn is_directory(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_bytes().ends_with(b"/")
+}
+
+/// A file of per-call rows, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsFile {
     /// The file.
@@ -150,6 +202,9 @@ impl ReportConfig {
         if let Some(percent) = query.max_loss.filter(|p| !(0.0..=100.0).contains(p)) {
             return Err(failure(Exit::Usage, format!("--max-loss {percent}: not between 0 and 100 percent")));
         }
+        if query.summary.is_some() && query.calls.names_nothing() {
+            return Err(failure(Exit::Usage, NO_FUNCTION));
+        }
         if query.explain && (query.calls.names_nothing() || query.format != Format::Text) {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));
@@ -175,7 +230,9 @@ impl ReportConfig {
             by: query.counters.metric(),
             timeline: timeline(query.timeline, query.tu, query.no_color, query.format)?,
             explain: query.explain,
-            rows: query.rows.map(rows_file).transpose()?,
+            rows: query.rows.map(RowsTarget::new).transpose()?,
+            labels: labels(&query.labels)?,
+            summary: query.summary,
             html: query.html,
             open: query.open,
             flamegraph: query.flamegraph.map(flamegraph),
@@ -195,6 +252,7 @@ impl ReportConfig {
             ("--explain", self.explain),
             ("--html", self.html.is_some()),
             ("--rows", self.rows.is_some()),
+            ("--summary", self.summary.is_some()),
             ("-F", self.flamegraph.is_some()),
             ("--max-loss", self.max_loss_percent.is_some()),
         ])
@@ -202,10 +260,11 @@ impl ReportConfig {
 
     /// The files that it writes.
     fn outputs(&self) -> Vec<Asked<'_>> {
-        let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: &rows.path });
+        let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: rows.path() });
         let page = self.html.iter().map(|path| Asked { option: "--html", path });
         let flamegraph = self.flamegraph.iter().map(|(_, path)| Asked { option: "-F", path });
-        rows.chain(page).chain(flamegraph).collect()
+        let summary = self.summary.iter().map(|path| Asked { option: "--summary", path });
+        rows.chain(summary).chain(page).chain(flamegraph).collect()
     }
 
     /// Whether they can be written, before there is anything that would be lost if not.
@@ -213,8 +272,27 @@ impl ReportConfig {
     /// # Errors
     /// One cannot.
     pub(crate) fn check_outputs(&self) -> Result<()> {
-        self.outputs().into_iter().try_for_each(|output| check_writable(output.path))
+        self.outputs().into_iter().try_for_each(|output| check_output(output.path))
     }
+}
+
+/// Whether a file, or files in a directory, can be written there.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check_output(path: &Path) -> Result<()> {
+    if is_directory(path) {
+        return std::fs::create_dir_all(path).with_context(|| cannot_write(path));
+    }
+    check_writable(path)
+}
+
+/// The labels of rows.
+///
+/// # Errors
+/// A key is there twice.
+pub(crate) fn labels(all: &[Label]) -> Result<Labels> {
+    Labels::new(all).map_err(|key| failure(Exit::Usage, format!("--label {key}: is there twice")))
 }
 
 /// The rows of the only run, in a directory of runs.
@@ -480,7 +558,8 @@ pub(crate) fn rows_file(path: PathBuf) -> Result<RowsFile> {
         Some("jsonl") => RowsForm::JsonLines,
         Some("csv") => RowsForm::Csv,
         _ => {
-            let message = format!("--rows {}: the name must end in .jsonl or .csv", path.display());
+            let message =
+                format!("{}: rows are read from files whose names end in .jsonl or .csv", path.display());
             return Err(failure(Exit::Usage, message));
         }
     };
@@ -529,9 +608,14 @@ mod tests {
 
     #[test]
     fn extension_says_the_form() {
-        let form = |name: &str| query(|q| q.rows = Some(name.into())).unwrap().rows.unwrap().form;
-        assert_eq!(form("a/calls.jsonl"), RowsForm::JsonLines);
-        assert_eq!(form("calls.csv"), RowsForm::Csv);
+        let rows = |name: &str| query(|q| q.rows = Some(name.into())).unwrap().rows.unwrap();
+        let lines = |name: &str, form| RowsTarget::Lines(RowsFile { path: name.into(), form });
+        assert_eq!(rows("a/calls.jsonl"), lines("a/calls.jsonl", RowsForm::JsonLines));
+        assert_eq!(rows("calls.csv"), lines("calls.csv", RowsForm::Csv));
+        assert_eq!(rows("calls.parquet"), RowsTarget::Parquet("calls.parquet".into()));
+        assert_eq!(rows("no/such/"), RowsTarget::Tables("no/such/".into()));
+        let here = tempfile::tempdir().unwrap();
+        assert_eq!(rows(here.path().to_str().unwrap()), RowsTarget::Tables(here.path().to_owned()));
     }
 
     #[test]

@@ -56,9 +56,15 @@ fn same_kernel(recording: &Recording<'_>) -> bool {
     recording.kernel_release.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
 }
 
+/// The name of this machine, if it has one.
+pub(crate) fn name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 fn same_machine(recording: &Recording<'_>) -> bool {
-    let here = fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    recording.hostname.as_deref().is_some_and(|there| here.is_some_and(|here| here.trim() == there))
+    let here = name();
+    recording.hostname.as_deref().is_some_and(|there| here.is_some_and(|here| here == there))
 }
 
 /// The build id of the vDSO: the kernel tells it of files only.

@@ -23,6 +23,7 @@
 //!     runs_made       records them, one after the other
 //!     runs_there      runs that were made before: recordings and rows
 //! compare_command  two commands in turns -> render::compare
+//! merge_command   summaries of recordings (summary) -> the report of all
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -30,6 +31,7 @@
 //! bundle_command  recording and image -> a directory for another machine
 //! generated_command  completions and man pages, from args
 //! dump        packets, branches, sideband, one per line
+//! recording_id    a name for what is in a recording
 //! output      files that results go to: none is an input, each is whole or not there
 //! remedy      what to do about a loss
 //! host        what this machine keeps: caches by build id, its vDSO
@@ -64,6 +66,7 @@ mod ip_ranges;
 mod lines_with;
 pub mod listing;
 mod live_code;
+mod merge_command;
 mod messages;
 mod modes_command;
 pub mod one_call;
@@ -76,6 +79,7 @@ mod progress;
 mod record_command;
 mod record_config;
 mod recording;
+mod recording_id;
 mod regions;
 mod remedy;
 pub mod render;
@@ -90,6 +94,7 @@ mod shell_line;
 mod show_command;
 mod stat_command;
 mod stripped;
+mod summary;
 mod target;
 #[cfg(test)]
 mod test_rows;
@@ -170,6 +175,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Stat(args)) => stat_command::run(*args),
         Some(Command::Compare(args)) => compare_command::run(*args),
+        Some(Command::Merge(args)) => merge_command::run(&args),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),
         Some(Command::Doctor) => doctor_command::run(),

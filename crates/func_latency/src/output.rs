@@ -224,23 +224,23 @@ pub(crate) fn cannot_write(path: &Path) -> String {
 
 /// An output that is being written; dropped before [`Self::finish`], it leaves a file that was there as it
 /// was.
-pub(crate) struct OutputFile<'a> {
-    path: &'a Path,
+pub(crate) struct OutputFile {
+    path: PathBuf,
     /// What is written to it.
     pub(crate) out: BufWriter<File>,
     new: Option<NewFile>,
 }
 
-impl<'a> OutputFile<'a> {
+impl OutputFile {
     /// Opens it.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn create(path: &'a Path) -> Result<Self> {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         // Whatever was started for a measurement runs already.
         let_large_writes_fail();
         let (file, new) = Self::open(path).with_context(|| cannot_write(path))?;
-        Ok(Self { path, out: BufWriter::with_capacity(1 << 20, file), new })
+        Ok(Self { path: path.to_owned(), out: BufWriter::with_capacity(1 << 20, file), new })
     }
 
     fn open(path: &Path) -> io::Result<(File, Option<NewFile>)> {
@@ -263,7 +263,7 @@ impl<'a> OutputFile<'a> {
     /// # Errors
     /// It could not be written, or a file was cut while it was read.
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.out.flush().with_context(|| cannot_write(self.path))?;
+        self.out.flush().with_context(|| cannot_write(&self.path))?;
         recording::check_uncut()?;
         self.new.map_or(Ok(()), NewFile::replace)?;
         Ok(())

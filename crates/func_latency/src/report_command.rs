@@ -1,11 +1,12 @@
 //! `report`: from a recording to a function's latency.
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::path::Path;
 use std::time::Instant;
 
 use analyzer::{
-    Analysis, CallCounts, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths, Report,
-    Request, TreeSink, Violation, Waits,
+    Analysis, CallCounts, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths,
+    Reason, Report, Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
 };
 use anyhow::{Context, Result};
 use image::Image;
@@ -20,10 +21,13 @@ use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, with_printable};
 use crate::render::image_names::ImageNames;
-use crate::render::rows::RowsWriter;
+use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
+use crate::summary::names::NameTable;
+use crate::summary::slowest::{SlowRow, Slowest};
+use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
 use crate::{explain_command, messages, open_page, recording, remedy, tree_commands};
 
@@ -66,13 +70,16 @@ fn report(
     }
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
-    let mut rows = match &config.rows {
-        Some(target) if !calls.is_of_all() => Some(RowsWriter::new(target, &names).with_counters(counters)),
+    let rows = match &config.rows {
+        Some(target) if !calls.is_of_all() => {
+            Some(RowsOutput::new(target, &names, &opened.origin(&config.labels), counters)?)
+        }
         _ => None,
     };
     let mut wants = TreesWanted::of(config, &request);
-    let Analysed { mut report, violations, code_blocks } =
-        analyse(config, opened, &request, wants.sink(), rows.as_mut())?;
+    let mut taken = RowsTaken { rows, slowest: config.summary.as_ref().map(|_| Slowest::default()) };
+    let Analysed { mut report, summary, violations, code_blocks } =
+        analyse(config, opened, &request, wants.sink(), taken.sink())?;
     explain_missing_code(&report, image, problems);
     verbose(config, started, "decoded and analysed");
     if let Some(why) = report.trace.no_off_cpu.filter(|_| config.off_cpu) {
@@ -89,7 +96,8 @@ fn report(
     if calls.is_of_all() {
         return Ok(Exit::Done);
     }
-    if let Some(rows) = rows {
+    let slowest = taken.slowest.map(|slowest| slowest.finish(&names, &opened.origin(&config.labels)));
+    if let Some(rows) = taken.rows {
         rows.finish()?;
     }
     let inlined = target::inlined(image, &wanted);
@@ -110,6 +118,9 @@ fn report(
         by: config.by,
         code_blocks: &code_blocks,
     };
+    if let (Some(path), Some(sums), Some(slowest)) = (&config.summary, summary, slowest) {
+        write_summary(path, config, opened, &view, sums, slowest)?;
+    }
     let inside = wants.inside(&report, opened);
     write_report(config, &view, &inside)?;
     verbose(config, started, "written");
@@ -121,6 +132,70 @@ fn report(
     } else {
         Exit::Inconsistent
     })
+}
+
+/// What takes rows as calls end.
+struct RowsTaken<'n> {
+    /// The file of rows.
+    rows: Option<RowsOutput<'n>>,
+    /// Those of the summary.
+    slowest: Option<Slowest>,
+}
+
+impl RowsTaken<'_> {
+    /// `None`: nothing needs rows.
+    fn sink(&mut self) -> Option<&mut dyn RowSink> {
+        (self.rows.is_some() || self.slowest.is_some()).then_some(self)
+    }
+}
+
+impl RowSink for RowsTaken<'_> {
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
+        self.rows.iter_mut().for_each(|rows| rows.sink().row(function, row, waited_for));
+        self.slowest.iter_mut().for_each(|slowest| slowest.row(function, row, waited_for));
+    }
+
+    fn wants_parts(&self) -> bool {
+        self.rows.as_ref().is_some_and(RowsOutput::wants_parts)
+    }
+
+    fn parts(&mut self, row: &CallRow, parts: &RowParts) {
+        self.rows.iter_mut().for_each(|rows| rows.sink().parts(row, parts));
+    }
+
+    fn gap(&mut self, gap: &RowGap) {
+        self.rows.iter_mut().for_each(|rows| rows.sink().gap(gap));
+    }
+}
+
+/// Writes what the report of `view` is made of.
+fn write_summary(
+    path: &Path,
+    config: &ReportConfig,
+    opened: &Opened<'_>,
+    view: &View<'_>,
+    mut sums: Summary,
+    slowest: Vec<SlowRow>,
+) -> Result<()> {
+    let functions = &view.report.functions;
+    sums.keep_functions(|id| functions.iter().any(|function| function.id == id));
+    let inlined = (0..).zip(functions).filter_map(|(i, f)| Some((f.id, view.inlined_of(i)?))).collect();
+    let origin = opened.origin(&config.labels);
+    let recording = origin.recording.unwrap_or_default();
+    let (names, sums) = NameTable::of(sums, view.names, &recording, &inlined);
+    let facts = RecordingFacts {
+        host: origin.host.unwrap_or_default(),
+        labels: origin.labels.by_column().clone(),
+        input: view.input.to_owned(),
+        aux_bytes: view.aux_bytes,
+        decoder: view.decoder.to_owned(),
+        monotonic_offset_ns: view.clock_offsets.monotonic_ns,
+        realtime_offset_ns: view.clock_offsets.realtime_ns,
+        sched_apart_ns: view.sched_apart_ns,
+        only: view.only.to_vec(),
+        problems: view.problems.to_vec(),
+    };
+    SummaryFile::new(&recording, facts, names, sums, slowest).write(path)
 }
 
 /// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its
@@ -144,6 +219,8 @@ fn explain_missing_code(report: &Report, image: &Image, problems: &mut Vec<Strin
 /// What came of the pass over a recording.
 struct Analysed {
     report: Report,
+    /// What it is made of, if that is written.
+    summary: Option<Summary>,
     /// What is wrong with it, if that was looked for.
     violations: Vec<Violation>,
     /// Of each function, if they are wanted.
@@ -155,7 +232,7 @@ fn analyse(
     opened: &Opened<'_>,
     request: &Request,
     trees: Option<&mut dyn TreeSink>,
-    rows: Option<&mut RowsWriter<'_>>,
+    rows: Option<&mut dyn RowSink>,
 ) -> Result<Analysed> {
     let around = opened.surroundings();
     if config.check {
@@ -168,7 +245,7 @@ fn analyse(
         }
         opened.analyse(analysis.digester(), &mut analysis)?;
         let (report, violations) = analysis.finish();
-        return Ok(Analysed { report, violations, code_blocks: Vec::new() });
+        return Ok(Analysed { report, summary: None, violations, code_blocks: Vec::new() });
     }
     let mut analysis = match trees {
         Some(trees) => Analysis::with_trees(request, around, trees),
@@ -186,10 +263,16 @@ fn analyse(
             analysis.with_code(CodeRequest { detail: CodeDetail::Blocks, groups: 1, group_of: of_all });
     }
     opened.analyse(analysis.digester(), &mut analysis)?;
+    if config.summary.is_some() {
+        let summary = analysis.finish_with_summary();
+        let report = summary.clone().into_report();
+        let (violations, code_blocks) = (Vec::new(), Vec::new());
+        return Ok(Analysed { report, summary: Some(summary), violations, code_blocks });
+    }
     let (report, code) = analysis.finish_with_code();
     let of_each = report.functions.iter().map(|function| function.id).zip(code.into_iter().flatten());
     let of_each = of_each.filter(|(id, _)| opened.image.region(*id).is_none());
-    Ok(Analysed { code_blocks: of_each.collect(), report, violations: Vec::new() })
+    Ok(Analysed { code_blocks: of_each.collect(), report, summary: None, violations: Vec::new() })
 }
 
 /// What takes the trees of calls, in the one pass over the recording.

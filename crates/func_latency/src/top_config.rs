@@ -63,13 +63,14 @@ impl TopConfig {
     /// # Errors
     /// Wrong usage.
     pub(crate) fn of_report(args: &ReportArgs) -> Option<Result<Self>> {
-        let QueryArgs { calls, table_rows, format, timeline, explain, rows, html, flamegraph, .. } =
-            &args.query;
+        let QueryArgs {
+            calls, table_rows, format, timeline, explain, rows, summary, html, flamegraph, ..
+        } = &args.query;
         let CallsArgs { ancestor, li, ti, .. } = calls;
         let is_of_function = *timeline
             || *explain
             || !calls.names_nothing()
-            || [rows, html].iter().any(|file| file.is_some())
+            || [rows, summary, html].iter().any(|file| file.is_some())
             || flamegraph.is_some()
             || args.query.max_loss.is_some()
             || args.query.check

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
 use crate::calls::{self, Opened};
-use crate::config::{CallsConfig, RowsFile, RowsForm};
+use crate::config::{CallsConfig, RowsFile, RowsForm, RowsTarget, check_output, is_directory};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::{Bound, Latencies};
 use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
-use crate::output::{self, OutputFile, cannot_write, check_writable, write_file};
+use crate::output::{self, OutputFile, cannot_write, write_file};
 use crate::printable::Printable;
 use crate::render::image_names::ImageNames;
-use crate::render::rows::RowsWriter;
+use crate::render::rows::RowsOutput;
 use crate::render::{Names, graph};
 use crate::tree_config::{ExportConfig, GraphConfig};
 use crate::{messages, report_command};
@@ -50,7 +50,8 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         }
         let names = &ImageNames::new(opened.image, false).with_threads_of(opened.schedule);
         let path = &config.output;
-        check_writable(path)?;
+        check_output(path)?;
+        let lines = |form| RowsTarget::Lines(RowsFile { path: path.clone(), form });
         let paths = || {
             let found = found_paths(opened)?;
             export::observed_part(&found, names).into_iter().for_each(messages::note);
@@ -72,22 +73,31 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
             }
             ExportFormat::Firefox => export_firefox(opened, config, names)?,
             ExportFormat::Perfetto => export_perfetto(opened, config, names)?,
-            ExportFormat::Csv | ExportFormat::Jsonl => {
-                let is_csv = config.format == ExportFormat::Csv;
-                let form = if is_csv { RowsForm::Csv } else { RowsForm::JsonLines };
-                let target = RowsFile { path: path.clone(), form };
-                let counters = config.counters.then(|| opened.counters());
-                let mut rows = RowsWriter::new(&target, names).with_counters(counters);
-                let request = Request { counters, ..opened.request()? };
-                let analysis = Analysis::new(&request, opened.surroundings());
-                let mut analysis = analysis.giving_rows_to(&mut rows);
-                opened.decode(&mut analysis)?;
-                check_seen(opened, &analysis.finish())?;
-                rows.finish()?;
+            ExportFormat::Csv => export_rows(opened, config, lines(RowsForm::Csv), names)?,
+            ExportFormat::Jsonl => export_rows(opened, config, lines(RowsForm::JsonLines), names)?,
+            ExportFormat::Parquet if is_directory(path) => {
+                export_rows(opened, config, RowsTarget::Tables(path.clone()), names)?;
             }
+            ExportFormat::Parquet => export_rows(opened, config, RowsTarget::Parquet(path.clone()), names)?,
         }
         Ok(Exit::Done)
     })
+}
+
+fn export_rows(
+    opened: &Opened<'_>,
+    config: &ExportConfig,
+    target: RowsTarget,
+    names: &dyn Names,
+) -> Result<()> {
+    let counters = config.counters.then(|| opened.counters());
+    let origin = opened.origin(&config.labels);
+    let mut rows = RowsOutput::new(&target, names, &origin, counters)?;
+    let request = Request { counters, ..opened.request()? };
+    let mut analysis = Analysis::new(&request, opened.surroundings()).giving_rows_to(rows.sink());
+    opened.decode(&mut analysis)?;
+    check_seen(opened, &analysis.finish())?;
+    rows.finish()
 }
 
 fn export_firefox(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names) -> Result<()> {

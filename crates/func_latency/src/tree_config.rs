@@ -6,10 +6,11 @@ use analyzer::CallId;
 use anyhow::Result;
 
 use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
-use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, check_counters, input_path, rows_file};
+use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, check_counters, input_path, labels, rows_file};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::Bound;
 use crate::output::{Asked, check_apart};
+use crate::render::rows::Labels;
 
 /// What `show` does.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub(crate) struct ExportConfig {
     pub(crate) weight: Weight,
     /// Count what each call executes.
     pub(crate) counters: bool,
+    /// What rows say of where they are from.
+    pub(crate) labels: Labels,
     /// Which calls a timeline has.
     pub(crate) bound: Bound,
 }
@@ -94,14 +97,27 @@ impl ExportConfig {
         }
         if args.counters {
             check_counters(&args.calls)?;
-            if !matches!(args.format, ExportFormat::Csv | ExportFormat::Jsonl) {
-                return Err(failure(Exit::Usage, "--counters: only csv and jsonl have columns for them"));
-            }
+            check_has_rows("--counters", args.format)?;
         }
+        if !args.labels.is_empty() {
+            check_has_rows("--label", args.format)?;
+        }
+        let labels = labels(&args.labels)?;
         let calls = CallsConfig::new(input_path(args.input), args.calls)?;
         check_apart(&calls.inputs(), &[Asked { option: "-o", path: &args.output }])?;
         let ExportArgs { format, output, weight, counters, bound, .. } = args;
-        Ok(Self { calls, format, output, weight, counters, bound: bound.bound() })
+        Ok(Self { calls, format, output, weight, counters, labels, bound: bound.bound() })
+    }
+}
+
+/// Refuses an option that is for rows only.
+fn check_has_rows(option: &str, format: ExportFormat) -> Result<()> {
+    match format {
+        ExportFormat::Csv | ExportFormat::Jsonl | ExportFormat::Parquet => Ok(()),
+        _ => {
+            let message = format!("{option}: only csv, jsonl and parquet have columns for it");
+            Err(failure(Exit::Usage, message))
+        }
     }
 }
 

@@ -84,10 +84,11 @@ fn rows_have_the_columns_in_their_order() {
     assert_eq!(
         lines[0],
         "id,tid,cpu,start_ns,latency_ns,error_ns,off_cpu_ns,status,caller,site,function,aux_buffer,aux_offset,cut_by,\
-         undecided,ended_by_jump,pid,thread,waited_for,measured_ns,measured_off_cpu_ns,began,end_ns"
+         undecided,ended_by_jump,pid,thread,waited_for,measured_ns,measured_off_cpu_ns,began,end_ns,\
+         depth,process,object,build_id,host,recording,start_realtime_ns"
     );
     assert!(lines[1].starts_with("77-0,77,3,") && lines[1].contains(",complete,outer,program+0x1000,f,0,0x"));
-    assert!(lines[1].ends_with(",,false,false,77,program,,,,,1000141"), "{rows}");
+    assert!(lines[1].contains(",,false,false,77,program,,,,,1000141,0,program,"), "{rows}");
     let (_, stderr) =
         check(&directory, &["report", "perf.data", "-f", "f", "--rows", "no/such/dir/calls.csv"], 3);
     assert!(stderr.contains("cannot write no/such/dir/calls.csv: No such file"), "{stderr}");

@@ -17,6 +17,7 @@ use crate::functions::Function;
 use crate::jit_code::Dumps;
 use crate::kernel::{KernelSymbols, KernelText, Origin};
 use crate::lines::{Lines, SourceLine};
+use crate::located::build_id_of;
 use crate::name_index::NameIndex;
 use crate::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
@@ -115,6 +116,14 @@ impl Image {
     #[must_use]
     pub fn object_name(&self, id: ObjectId) -> &str {
         self.object_file(id).map_or("[unknown]", |object| &object.key.name)
+    }
+
+    /// The object's build id in hexadecimal digits: what the recording says, or the file on this machine.
+    #[must_use]
+    pub fn object_build_id(&self, id: ObjectId) -> Option<String> {
+        let recorded = self.object_file(id).and_then(|object| object.key.build_id.clone());
+        let build_id = recorded.or_else(|| self.object_path(id).and_then(build_id_of))?;
+        Some(build_id.to_string())
     }
 
     /// The last part of the object's name.

@@ -1,6 +1,8 @@
 //! Clocks.  The trace counts [`Tsc`] ticks; perf, its sideband and all that we print use [`Ns`] of perf's
 //! clock.  [`TscClock`] is the one place that converts.
 
+use serde::{Deserialize, Serialize};
+
 /// Ticks of the invariant time stamp counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsc(pub u64);
@@ -23,7 +25,7 @@ impl Tsc {
 }
 
 /// Nanoseconds of perf's clock (`perf_clock`, what `perf script` prints and `--ti` takes).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ns(pub u64);
 
 impl Ns {

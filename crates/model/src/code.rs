@@ -1,5 +1,6 @@
 //! What the decoder and the analyzer ask of the traced program's code.  `image` answers.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use crate::address::{Avma, FileOffset, Svma};
@@ -12,11 +13,11 @@ use crate::ids::Pid;
 pub struct SpaceId(pub u32);
 
 /// An object file (or kernel, or anonymous memory) that was mapped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(pub u32);
 
 /// A function of an object.  The same in every process that maps the object, and on every run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FunctionId(pub u32);
 
 impl FunctionId {

@@ -1,5 +1,6 @@
 //! What a thread has executed up to an event.
 
+use serde::{Deserialize, Serialize};
 use std::ops::{Add, Sub};
 
 /// Counts of executed code: sums since the first event of a thread, so the difference of two events' counts
@@ -8,7 +9,7 @@ use std::ops::{Add, Sub};
 /// Instructions are those that retired: a repeated string instruction is one, and one that faults is one,
 /// however often it is begun. Code that the trace does not show (outside of an IP filter, the kernel where it
 /// is not traced, a gap) adds nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
     /// Instructions of user code.
     pub instructions: u64,

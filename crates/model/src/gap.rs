@@ -3,9 +3,10 @@
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::ObjectId;
+use serde::{Deserialize, Serialize};
 
 /// Why part of a thread's execution is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum GapCause {
     /// The trace unit lost packets (OVF).
     Overflow,

@@ -4,6 +4,7 @@ use crate::address::Avma;
 use crate::clock::Ns;
 use crate::ids::{Cpu, Pid, Tid};
 use crate::probe_cost::ProbeCost;
+use serde::{Deserialize, Serialize};
 
 /// One call that was paired by its stack pointer.  Times are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub enum ProbedEnd {
 }
 
 /// Time off the CPU, by what the thread did there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffCpuSplit {
     /// Asleep: until it was woken.
     pub blocked_ns: u64,

@@ -1,9 +1,10 @@
 //! Why a quantity is not known of a whole recording.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why no time in the trace is known.  Its calls can be counted all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoTimes {
     /// `tsc=0`: the trace unit was told to send no TSC packets.
     TscOff,
@@ -41,7 +42,7 @@ impl fmt::Display for NoTimes {
 }
 
 /// Why off-CPU time is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NoOffCpu {
     /// The recording has no context-switch records, and no range of the kernel's scheduler in its IP filter.
     NoSwitches,

@@ -32,7 +32,7 @@ const VALUES: [&str; 14] = [
 ];
 
 /// What it is asked, on `any.data`.
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 32] = [
     &["report", "-i", "any.data", "--check"],
     &["report", "-i", "any.data", "--check", "--format", "json"],
     &["report", "-i", "any.data", "--check", "-l"],
@@ -62,6 +62,9 @@ const COMMANDS: [&[&str]; 29] = [
     &["report", "-i", "any.data", "--min-share", "5"],
     &["diff", "rows.csv", "rows.jsonl"],
     &["stat", "rows.csv", "rows.jsonl"],
+    &["export", "-i", "any.data", "-o", "tables/", "--format", "parquet"],
+    &["report", "-i", "any.data", "--summary", "out.json"],
+    &["merge", "rows.csv"],
 ];
 
 /// It ends with an exit code, and not with that of a report that contradicts itself.
@@ -72,7 +75,7 @@ pub fn command(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let command = COMMANDS[usize::from(input.byte()) % COMMANDS.len()];
     let mut words: Vec<OsString> = ["func_latency"].iter().chain(command).map(OsString::from).collect();
-    let takes_symfs = !command.contains(&"--sideband");
+    let takes_symfs = !command.contains(&"--sideband") && !command.contains(&"merge");
     words.extend(takes_symfs.then(symfs).into_iter().flatten());
     for _ in 0..input.byte() % 4 {
         words.push(value(VALUES[usize::from(input.byte()) % VALUES.len()], &input.text()));

@@ -28,6 +28,7 @@ mod rows_match_oracle;
 mod short_calls;
 mod snapshots;
 mod stripped_objects;
+mod summaries;
 mod three_gigabytes;
 mod top;
 mod trees;

@@ -1,8 +1,10 @@
 //! A call of a recording of three gigabytes is opened at once: neither the trace is searched for it nor the
-//! file read.
+//! file read. Its millions of calls are written as rows in bounded memory.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use analyzer::CallRow;
@@ -45,6 +47,37 @@ fn open(data: &Path, row: &CallRow) -> (Duration, u64) {
     (start.elapsed(), call.bytes)
 }
 
+/// Rows, of which there are 14 million.
+const CALLED_OFTEN: &str = "getCellInfo";
+
+/// What a report takes with these options: seconds, and KB of memory.
+fn report(data: &Path, options: &[&OsStr]) -> (f64, u64) {
+    let start = Instant::now();
+    let output = Command::new("/usr/bin/time")
+        .args(["-f", "%M", env!("CARGO_BIN_EXE_func_latency_under_test")])
+        .args(["report", "--format", "json", "-w", "2", "-f", CALLED_OFTEN, "-i"])
+        .arg(data)
+        .args(options)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    (start.elapsed().as_secs_f64(), errors.lines().last().unwrap().trim().parse().unwrap())
+}
+
+/// Rows as Parquet take as much time again as the report, at most, and less than 500 MB.
+fn check_rows(data: &Path, directory: &Path) {
+    let rows = directory.join("rows.parquet");
+    let (without, _) = report(data, &[]);
+    let (with, memory_kb) = report(data, &["--rows".as_ref(), rows.as_ref()]);
+    let bytes = fs::metadata(&rows).unwrap().len();
+    println!("rows: {with:.1} s, without {without:.1} s; {memory_kb} KB of memory; {bytes} bytes");
+    // What is mapped of the recording counts as memory, too.
+    let mapped_kb = fs::metadata(data).unwrap().len() / 1024;
+    assert!(memory_kb.saturating_sub(mapped_kb) < 500_000, "{memory_kb} KB");
+    assert!(with < 2.0 * without, "{with:.1} s with rows, {without:.1} s without");
+}
+
 #[test]
 fn a_call_is_opened_in_well_under_a_second() {
     if !is_full_run() {
@@ -56,6 +89,7 @@ fn a_call_is_opened_in_well_under_a_second() {
     record(&fixture.data.with_file_name("bin").join("sqbench"), directory.path());
     let data = directory.path().join("big.data");
     assert!(fs::metadata(&data).unwrap().len() >= 3 << 30);
+    check_rows(&data, directory.path());
     let rows = {
         let file = pipeline::open(&data).unwrap();
         let opened = Opened::new(&file).unwrap();

@@ -249,6 +249,29 @@ fn report(data: &Path, function: &str, workers: usize) -> (String, Vec<u8>) {
     (json, std::fs::read(rows).unwrap())
 }
 
+/// The tables of a recording's calls, and of what is inside of them.
+fn tables(data: &Path, function: &str, workers: usize) -> Vec<(String, Vec<u8>)> {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = directory.path().join("tables/");
+    let output = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"))
+        .args(["export", "--format", "parquet", "-f", function, "-w", &workers.to_string(), "-i"])
+        .arg(data)
+        .arg("-o")
+        .arg(&tables)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}: {}", data.display(), String::from_utf8_lossy(&output.stderr));
+    let mut files = Vec::new();
+    for table in ["calls", "children", "gaps", "off_cpu"] {
+        for recording in std::fs::read_dir(tables.join(table)).unwrap() {
+            let recording = recording.unwrap().path();
+            let name = format!("{table} {}", recording.file_name().unwrap().display());
+            files.push((name, std::fs::read(recording.join(format!("{table}.parquet"))).unwrap()));
+        }
+    }
+    files
+}
+
 /// The report says how many workers there were, and nothing else differs.
 fn without_workers(json: &str, workers: usize) -> String {
     json.replace(&format!("\"workers\":{workers},"), "").replace(&format!("\"workers\": {workers},"), "")
@@ -260,6 +283,8 @@ fn output() {
         let Some(fixture) = fixture(name) else { continue };
         let (json, rows) = report(&fixture.data, function, 1);
         assert!(!rows.is_empty(), "{name}");
+        let tables_of_one = tables(&fixture.data, function, 1);
+        assert_eq!(tables_of_one.len(), 4, "{name}");
         for workers in WORKERS {
             let (its_json, its_rows) = report(&fixture.data, function, workers);
             assert_eq!(
@@ -268,6 +293,9 @@ fn output() {
                 "{name}, {workers} workers"
             );
             assert!(its_rows == rows, "rows of {name} with {workers} workers");
+            for (table, one) in tables(&fixture.data, function, workers).iter().zip(&tables_of_one) {
+                assert!(table == one, "{} of {name} with {workers} workers", table.0);
+            }
         }
     }
 }

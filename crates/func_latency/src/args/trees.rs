@@ -9,6 +9,7 @@ use super::headings::TIMELINES;
 use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
 use crate::export::bounds::Bound;
 use crate::filter::CallNumber;
+use crate::render::rows::Label;
 use crate::render::tree;
 
 /// Which time.
@@ -90,7 +91,10 @@ pub struct ExportArgs {
     /// Which time folded and flamegraph show
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub weight: Weight,
-    /// In csv and jsonl: columns of what each call executed (see `report --counters`)
+    /// In rows (csv, jsonl, parquet): a column label_KEY with this value; repeat it for several
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub labels: Vec<Label>,
+    /// In csv, jsonl and parquet: columns of what each call executed (see `report --counters`)
     #[arg(long)]
     pub counters: bool,
     /// Which calls a timeline has.
@@ -142,6 +146,9 @@ pub enum ExportFormat {
     Csv,
     /// One row for every call, as JSON
     Jsonl,
+    /// One row for every call, typed; where -o is a directory: tables of calls, their children, their waits
+    /// and the trace's gaps; see docs/rows.md
+    Parquet,
 }
 
 /// `func_latency graph`.

@@ -34,6 +34,20 @@ impl Numbers {
         "cycles_error",
     ];
 
+    /// The numbers in the order of [`Self::NAMES`].
+    #[must_use]
+    pub fn in_order(&self) -> [Option<u64>; 7] {
+        [
+            self.instructions,
+            self.conditional_branches,
+            self.indirect_branches,
+            self.calls,
+            self.kernel_instructions,
+            self.cycles,
+            self.cycles_error,
+        ]
+    }
+
     /// Those of a call that was seen whole; `kernel`: kernel code was traced, and is there.
     #[must_use]
     pub fn of(counted: Option<&Counted>, kernel: bool) -> Self {

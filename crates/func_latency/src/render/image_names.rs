@@ -46,6 +46,10 @@ impl Names for ImageNames<'_> {
         FunctionLookup::object(self.image, id).map(|object| self.object(object))
     }
 
+    fn build_id_of(&self, id: FunctionId) -> Option<String> {
+        FunctionLookup::object(self.image, id).and_then(|object| self.image.object_build_id(object))
+    }
+
     fn object(&self, id: ObjectId) -> String {
         self.image.object_name(id).to_owned()
     }

@@ -1,10 +1,10 @@
 //! Why calls were off the CPU, as JSON.
 
-use analyzer::{OffCpuCauses, Reason, ReasonRow, ToldBy, Waker, WakerRow, WakerStackRow};
+use analyzer::{OffCpuCauses, ReasonRow, ToldBy, Waker, WakerRow, WakerStackRow};
 use model::OffCpuSplit;
 use serde::Serialize;
 
-use super::names::{Names, reason_name, waker_name};
+use super::names::{Names, reason_kind, reason_name, waker_name};
 
 /// Of the outermost counted calls.
 #[derive(Serialize)]
@@ -84,13 +84,12 @@ fn split(split: OffCpuSplit) -> Split {
 }
 
 fn reason(row: &ReasonRow) -> ReasonEntry {
-    let kind = match row.reason {
-        Reason::Syscall(_) => "syscall",
-        Reason::Kernel(_) => "kernel",
-        Reason::Preempted => "preempted",
-        Reason::Unknown => "unknown",
-    };
-    ReasonEntry { name: reason_name(&row.reason), kind, count: row.count, split: split(row.split) }
+    ReasonEntry {
+        name: reason_name(&row.reason),
+        kind: reason_kind(&row.reason),
+        count: row.count,
+        split: split(row.split),
+    }
 }
 
 fn waker(row: &WakerRow, names: &dyn Names) -> WakerEntry {

@@ -21,6 +21,12 @@ pub trait Names {
     /// Path of the object that a function belongs to, if any does.
     fn object_of(&self, id: FunctionId) -> Option<String>;
 
+    /// Build id of the object that a function belongs to, in hexadecimal digits; `None`: it has none, or
+    /// there is no such object.
+    fn build_id_of(&self, _: FunctionId) -> Option<String> {
+        None
+    }
+
     /// Path of an object.
     fn object(&self, id: ObjectId) -> String;
 
@@ -76,6 +82,17 @@ pub fn reason_name(reason: &Reason) -> String {
         Reason::Kernel(function) => format!("[kernel] {function}"),
         Reason::Preempted => "[preempted]".to_owned(),
         Reason::Unknown => "[unknown]".to_owned(),
+    }
+}
+
+/// What kind of reason a thread waited for.
+#[must_use]
+pub const fn reason_kind(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Syscall(_) => "syscall",
+        Reason::Kernel(_) => "kernel",
+        Reason::Preempted => "preempted",
+        Reason::Unknown => "unknown",
     }
 }
 

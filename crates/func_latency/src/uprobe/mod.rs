@@ -42,7 +42,7 @@ use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
 use crate::args::BackendChoice;
-use crate::config::ReportConfig;
+use crate::config::{ReportConfig, RowsTarget};
 use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::messages;
@@ -84,6 +84,19 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
     };
+    if let Some(RowsTarget::Tables(path)) = &report.rows {
+        let message = format!(
+            "--rows {}: probes know the calls, and not when each was off the CPU or what it called: name a \
+             file, calls.parquet",
+            path.display()
+        );
+        return Err(failure(Exit::Usage, message));
+    }
+    if report.summary.is_some() {
+        let message = "--summary: what probes time is scaled from slices of the window, and does not add up: \
+                       it needs a recording of Intel PT";
+        return Err(failure(Exit::Usage, message));
+    }
     if config.ends == Some(Ends::ByReturnAddress) {
         messages::warn(
             "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \

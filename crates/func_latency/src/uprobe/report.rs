@@ -15,11 +15,12 @@ use crate::exit::Exit;
 use crate::filter::NsRange;
 use crate::live_code::LiveCode;
 use crate::render::image_names::ImageNames;
+use crate::render::rows::{self, Origin};
 use crate::render::units::{counted, duration};
-use crate::render::{PROBES, View, rows};
+use crate::render::{PROBES, View};
 use crate::report_command::{leave_out_uncalled, seen, uncalled, with_rows, write_report};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, remedy};
+use crate::{explain_command, host, messages, remedy};
 
 use super::functions::Candidate;
 use super::ways_on;
@@ -134,7 +135,13 @@ pub(super) fn write(
     let threads = code.thread_names(&Proc::host());
     let names = ImageNames::new(&code.image, config.srcline).with_threads(threads);
     // What was measured is there once: where a file cannot be written after all, the report still is.
-    let rows = config.rows.as_ref().map_or(Ok(()), |file| rows::write_file(file, &report, &names));
+    let origin = Origin {
+        host: host::name(),
+        recording: None,
+        realtime_offset_ns: Some(realtime_offset_ns),
+        labels: config.labels.clone(),
+    };
+    let rows = config.rows.as_ref().map_or(Ok(()), |to| rows::write_file(to, &report, &names, &origin));
     let inlined = target::inlined(&code.image, &wanted);
     let view = View {
         report: &report,

@@ -122,15 +122,16 @@ fn rows_have_columns_for_them() {
     };
     let csv = written(RowsForm::Csv);
     let lines: Vec<&str> = csv.lines().collect();
-    let more =
-        ",instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error";
-    assert!(lines[0].ends_with(more), "{csv}");
-    assert!(lines[1].ends_with(",70000,14000,700,1400,,150000,12"), "{csv}");
-    assert!(lines[2].ends_with(",,,,,,,"), "of a call that had not ended nothing is known: {csv}");
+    let more = ",end_ns,instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error,depth,";
+    assert!(lines[0].contains(more), "{csv}");
+    let of_origin = ",0,,/usr/sbin/mysqld,,,,";
+    assert!(lines[1].ends_with(&format!(",70000,14000,700,1400,,150000,12{of_origin}")), "{csv}");
+    let unknown = format!(",,,,,,,,{of_origin}");
+    assert!(lines[2].ends_with(&unknown), "of a call that had not ended nothing is known: {csv}");
     let json = written(RowsForm::JsonLines);
     let lines: Vec<&str> = json.lines().collect();
     assert!(
-        lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12}"),
+        lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12,\"depth\":0,"),
         "{json}"
     );
     assert!(lines[1].contains("\"instructions\":null,"), "{json}");

@@ -11,6 +11,7 @@ mod machine;
 mod report;
 mod runs;
 mod summary;
+mod tables;
 mod text;
 mod top;
 #[path = "../unknown/mod.rs"]

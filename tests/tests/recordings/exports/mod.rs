@@ -3,6 +3,7 @@
 
 mod bounds;
 mod firefox;
+mod parquet;
 mod perfetto;
 mod pprof;
 mod python;

@@ -23,10 +23,20 @@ impl Python {
 
     /// The numbers that one of our scripts prints of a file.
     pub(super) fn run(&self, script: &str, file: &Path) -> Vec<u64> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/exports").join(script);
-        let output = Command::new(&self.0).arg(script).arg(file).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).unwrap();
+        self.run_with(script, &[file])
+    }
+
+    /// The numbers that one of our scripts prints of these files.
+    pub(super) fn run_with(&self, script: &str, files: &[&Path]) -> Vec<u64> {
+        let text = self.output(script, files);
         text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    }
+
+    /// What one of our scripts prints of these files.
+    pub(super) fn output(&self, script: &str, files: &[&Path]) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/exports").join(script);
+        let output = Command::new(&self.0).arg(script).args(files).output().unwrap();
+        assert!(output.status.success(), "{files:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 }

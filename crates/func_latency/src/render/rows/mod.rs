@@ -1,7 +1,12 @@
-//! One row for every call, as JSON lines or CSV.
+//! One row for every call, as JSON lines, CSV or Parquet; `docs/rows.md` describes the columns.
 
+mod origin;
+mod parquet;
 mod sorted_lines;
+mod tables;
+mod texts;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use analyzer::{CallRow, CountersAsked, FunctionReport, Metric, Reason, Report, RowSink};
@@ -12,9 +17,12 @@ use serde::Serialize;
 use super::Names;
 use super::counters::Numbers;
 use super::names::{caller_name, reason_name};
-use crate::config::{RowsFile, RowsForm};
+use crate::config::{RowsFile, RowsForm, RowsTarget};
 use crate::output;
+pub use origin::{Label, Labels, Origin};
+use origin::{ORIGIN_COLUMNS, Objects, OriginCells};
 use sorted_lines::SortedLines;
+pub use tables::{SCHEMA, TablesWriter};
 
 /// A call as it is written: the columns in their order.
 #[derive(Debug, Serialize)]
@@ -87,13 +95,89 @@ impl Row {
     }
 }
 
-/// A row as a line of JSON, with what the call executed.
+/// A row as a line of JSON.
 #[derive(Serialize)]
-struct CountedLine<'r> {
+struct JsonLine<'r> {
     #[serde(flatten)]
     row: &'r Row,
+    /// What the call executed, if that was asked for.
     #[serde(flatten)]
-    numbers: Numbers,
+    numbers: Option<Numbers>,
+    #[serde(flatten)]
+    origin: &'r OriginCells<'r>,
+    #[serde(flatten)]
+    labels: &'r BTreeMap<String, String>,
+}
+
+/// A row as JSON lines have it.
+pub(crate) fn json_row(
+    names: &dyn Names,
+    origin: &Origin,
+    call: &CallRow,
+    waited_for: Option<&Reason>,
+) -> serde_json::Value {
+    let mut objects = Objects::default();
+    let row = Row::new(names, call, waited_for);
+    let cells = OriginCells::new(origin, &mut objects, names, call);
+    let labels = origin.labels.by_column();
+    let line = JsonLine { row: &row, numbers: None, origin: &cells, labels };
+    // Keys are texts, and nothing in it can fail.
+    serde_json::to_value(line).unwrap_or_default()
+}
+
+/// Writes rows as calls end, in the form that is asked for.
+pub enum RowsOutput<'n> {
+    /// Lines of text.
+    Lines(Box<RowsWriter<'n>>),
+    /// Parquet.
+    Tables(Box<TablesWriter<'n>>),
+}
+
+impl<'n> RowsOutput<'n> {
+    /// An output of no rows yet.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn new(
+        target: &'n RowsTarget,
+        names: &'n dyn Names,
+        origin: &Origin,
+        counters: Option<CountersAsked>,
+    ) -> Result<Self> {
+        let tables = |tables: Result<_>| Ok(Self::Tables(Box::new(tables?)));
+        match target {
+            RowsTarget::Lines(file) => {
+                let writer = RowsWriter::new(file, names).with_counters(counters);
+                Ok(Self::Lines(Box::new(writer.with_origin(origin.clone()))))
+            }
+            RowsTarget::Parquet(path) => tables(TablesWriter::file(path, names, origin, counters)),
+            RowsTarget::Tables(path) => tables(TablesWriter::below(path, names, origin, counters)),
+        }
+    }
+
+    /// What takes the rows.
+    pub fn sink(&mut self) -> &mut dyn RowSink {
+        match self {
+            Self::Lines(lines) => &mut **lines,
+            Self::Tables(tables) => &mut **tables,
+        }
+    }
+
+    /// Asks for the parts of each call.
+    pub(crate) fn wants_parts(&self) -> bool {
+        matches!(self, Self::Tables(tables) if tables.wants_parts())
+    }
+
+    /// Writes the files.
+    ///
+    /// # Errors
+    /// One could not be written.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Self::Lines(lines) => lines.finish(),
+            Self::Tables(tables) => tables.finish(),
+        }
+    }
 }
 
 /// So many bytes of rows are in memory; what is more waits on disk.
@@ -104,6 +188,8 @@ pub struct RowsWriter<'n> {
     target: &'n RowsFile,
     names: &'n dyn Names,
     counters: Option<CountersAsked>,
+    origin: Origin,
+    objects: Objects,
     line: Vec<u8>,
     lines: SortedLines,
     failed: Option<io::Error>,
@@ -120,7 +206,16 @@ impl<'n> RowsWriter<'n> {
     #[must_use]
     pub fn with_bound(target: &'n RowsFile, names: &'n dyn Names, bound: usize) -> Self {
         let lines = SortedLines::new(bound, output::directory(&target.path).to_owned());
-        Self { target, names, counters: None, line: vec![], lines, failed: None }
+        Self {
+            target,
+            names,
+            counters: None,
+            origin: Origin::default(),
+            objects: Objects::default(),
+            line: vec![],
+            lines,
+            failed: None,
+        }
     }
 
     /// With columns of what each call executed, if that is asked for.
@@ -129,10 +224,18 @@ impl<'n> RowsWriter<'n> {
         Self { counters, ..self }
     }
 
+    /// With columns of where the rows are from.
+    #[must_use]
+    pub fn with_origin(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
     fn add(&mut self, function: usize, call: &CallRow, waited_for: Option<&Reason>) -> io::Result<()> {
         self.line.clear();
         let row = Row::new(self.names, call, waited_for);
-        write_row(&mut self.line, self.target.form, &row, numbers(self.counters, call))?;
+        let cells = OriginCells::new(&self.origin, &mut self.objects, self.names, call);
+        let (form, labels) = (self.target.form, &self.origin.labels);
+        write_row(&mut self.line, form, &row, numbers(self.counters, call), &cells, labels)?;
         let Tid(tid) = call.tid;
         let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
         let place = thread << 32 | u64::from(call.depth);
@@ -144,7 +247,7 @@ impl<'n> RowsWriter<'n> {
     /// # Errors
     /// It could not be created or written, or rows could not wait on disk.
     pub fn finish(self) -> Result<()> {
-        let Self { target, counters, lines, failed, .. } = self;
+        let Self { target, counters, origin, lines, failed, .. } = self;
         if let Some(error) = failed {
             return Err(error).with_context(|| {
                 format!(
@@ -154,7 +257,7 @@ impl<'n> RowsWriter<'n> {
             });
         }
         output::write_file(&target.path, |out| {
-            write_header(out, target.form, counters.is_some())?;
+            write_header(out, target.form, counters.is_some(), &origin.labels)?;
             lines.write(out)
         })
     }
@@ -172,8 +275,14 @@ impl RowSink for RowsWriter<'_> {
 ///
 /// # Errors
 /// The file could not be created or written.
-pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Result<()> {
-    output::write_file(&target.path, |out| write(out, target.form, report, names))
+pub fn write_file(target: &RowsTarget, report: &Report, names: &dyn Names, origin: &Origin) -> Result<()> {
+    let mut output = RowsOutput::new(target, names, origin, None)?;
+    for (number, function) in report.functions.iter().enumerate() {
+        for (at, row) in function.rows.iter().enumerate() {
+            output.sink().row(number, row, function.row_reasons.longest_of(at));
+        }
+    }
+    output.finish()
 }
 
 /// Writes the rows that a report has.
@@ -182,7 +291,7 @@ pub fn write_file(target: &RowsFile, report: &Report, names: &dyn Names) -> Resu
 /// What `out` says.
 pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn Names) -> io::Result<()> {
     let has_counters = report.functions.iter().any(|function| function.counters.is_some());
-    write_header(out, form, has_counters)?;
+    write_header(out, form, has_counters, &Labels::default())?;
     report.functions.iter().try_for_each(|function| write_rows_of(out, form, function, names))
 }
 
@@ -196,10 +305,12 @@ fn write_rows_of(
         .counters
         .as_ref()
         .map(|counters| CountersAsked { kernel: counters.get(Metric::KernelInstructions).is_some() });
+    let (origin, mut objects) = (Origin::default(), Objects::default());
     let mut rows = function.rows.iter().enumerate();
     rows.try_for_each(|(number, call)| {
-        let waited_for = function.row_reasons.longest_of(number);
-        write_row(out, form, &Row::new(names, call, waited_for), numbers(counters, call))
+        let row = Row::new(names, call, function.row_reasons.longest_of(number));
+        let cells = OriginCells::new(&origin, &mut objects, names, call);
+        write_row(out, form, &row, numbers(counters, call), &cells, &origin.labels)
     })
 }
 
@@ -208,30 +319,39 @@ fn numbers(counters: Option<CountersAsked>, call: &CallRow) -> Option<Numbers> {
     counters.map(|asked| Numbers::of(call.counted.as_ref(), asked.kernel))
 }
 
-fn write_header(out: &mut dyn Write, form: RowsForm, has_counters: bool) -> io::Result<()> {
-    let more = if has_counters { &Numbers::NAMES[..] } else { &[] };
+fn write_header(out: &mut dyn Write, form: RowsForm, has_counters: bool, labels: &Labels) -> io::Result<()> {
+    let counters = if has_counters { &Numbers::NAMES[..] } else { &[] };
+    let labels: Vec<&str> = labels.columns().collect();
     match form {
         RowsForm::JsonLines => Ok(()),
-        RowsForm::Csv => writeln!(out, "{}", [&COLUMNS, more].concat().join(",")),
+        RowsForm::Csv => {
+            writeln!(out, "{}", [&COLUMNS, counters, &ORIGIN_COLUMNS, &labels].concat().join(","))
+        }
     }
 }
 
 /// Writes a row and the end of its line.
-fn write_row(mut out: &mut dyn Write, form: RowsForm, row: &Row, numbers: Option<Numbers>) -> io::Result<()> {
+fn write_row(
+    mut out: &mut dyn Write,
+    form: RowsForm,
+    row: &Row,
+    numbers: Option<Numbers>,
+    origin: &OriginCells<'_>,
+    labels: &Labels,
+) -> io::Result<()> {
     match form {
         RowsForm::JsonLines => {
-            match numbers {
-                Some(numbers) => serde_json::to_writer(&mut out, &CountedLine { row, numbers })?,
-                None => serde_json::to_writer(&mut out, row)?,
-            }
+            let labels = labels.by_column();
+            serde_json::to_writer(&mut out, &JsonLine { row, numbers, origin, labels })?;
             out.write_all(b"\n")
         }
         RowsForm::Csv => {
             let mut csv =
                 csv::WriterBuilder::new().has_headers(false).buffer_capacity(LINE_BYTES).from_writer(out);
+            let labels: Vec<&str> = labels.values().collect();
             match numbers {
-                Some(numbers) => csv.serialize((row, numbers)),
-                None => csv.serialize(row),
+                Some(numbers) => csv.serialize((row, numbers, origin, labels)),
+                None => csv.serialize((row, origin, labels)),
             }
             .map_err(io_error)?;
             csv.flush()

@@ -1,0 +1,36 @@
+//! `merge`: one report of several summaries.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::headings::REPORT;
+use super::{AFTER_HELP, Format, RowsArgs, form};
+use crate::render::json;
+
+/// `func_latency merge`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct MergeArgs {
+    /// Summaries as `report --summary` or this command has written them; each recording once
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write the summary of all, too
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+    /// Report only this function, by its whole name; repeat it for several
+    #[arg(short = 'f', long = "func", value_name = "FUNC")]
+    pub functions: Vec<String>,
+    /// Form of the report.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("report", json::SCHEMA))]
+    pub format: Format,
+    /// Show file:line of call sites, where the summaries were made with it
+    #[arg(long, help_heading = REPORT)]
+    pub srcline: bool,
+    /// One row for every call site instead of one for every callee
+    #[arg(short = 'U', long, help_heading = REPORT)]
+    pub unfold: bool,
+    /// Which rows of a table.
+    #[command(flatten)]
+    pub table_rows: RowsArgs,
+}

@@ -1,0 +1,116 @@
+//! `merge`: the report of several recordings, from their summaries.
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write, stdout};
+
+use analyzer::{Report, Summary};
+use anyhow::{Context, Result};
+
+use crate::args::{Format, MergeArgs};
+use crate::exit::{Exit, failure};
+use crate::output::{self, Asked};
+use crate::printable::{Printable, with_printable};
+use crate::render::units::counted;
+use crate::render::{Names, View, json, text};
+use crate::report_command::{seen, text_width};
+use crate::summary::names::SummaryNames;
+use crate::summary::{RecordingFacts, SummaryFile};
+
+pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
+    if let Some(path) = &args.summary {
+        let inputs: Vec<_> = args.files.iter().map(std::path::PathBuf::as_path).collect();
+        output::check_apart(&inputs, &[Asked { option: "--summary", path }])?;
+        output::check_writable(path)?;
+    }
+    let file = merged(args)?;
+    let names = SummaryNames::new(&file.names, args.srcline);
+    let mut sums = file.sums().context("there is no summary")?;
+    choose(&mut sums, &args.functions, &names)?;
+    if let Some(path) = &args.summary {
+        file.write(path)?;
+    }
+    let report = sums.into_report();
+    write(args, &file, &names, &report)?;
+    let is_any_seen = report.functions.iter().any(|function| seen(&function.calls));
+    Ok(if is_any_seen { Exit::Done } else { Exit::Nothing })
+}
+
+fn merged(args: &MergeArgs) -> Result<SummaryFile> {
+    let mut merged: Option<SummaryFile> = None;
+    for path in &args.files {
+        let file = SummaryFile::read(path)?;
+        merged = Some(match merged {
+            None => file,
+            Some(before) => before
+                .merge(file)
+                .map_err(|why| failure(Exit::Usage, format!("{}: {why}", path.display())))?,
+        });
+    }
+    merged.context("there is no summary")
+}
+
+/// Leaves out the functions that are not wanted; all are, if none is named.
+fn choose(sums: &mut Summary, wanted: &[String], names: &SummaryNames<'_>) -> Result<()> {
+    let known: BTreeSet<String> = sums.functions().map(|id| names.function(id)).collect();
+    if let Some(missing) = wanted.iter().find(|name| !known.contains(*name)) {
+        let known: Vec<String> = known.into_iter().collect();
+        let message = format!("no summary has '{missing}': they have {}", known.join(", "));
+        return Err(failure(Exit::Usage, message));
+    }
+    if !wanted.is_empty() {
+        sums.keep_functions(|id| wanted.contains(&names.function(id)));
+    }
+    Ok(())
+}
+
+/// What all recordings say alike; `None`: they differ.
+fn common<'f, T: PartialEq>(file: &'f SummaryFile, of: impl Fn(&'f RecordingFacts) -> T + 'f) -> Option<T> {
+    let mut all = file.recordings.values().map(of);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}
+
+fn write(args: &MergeArgs, file: &SummaryFile, names: &SummaryNames<'_>, report: &Report) -> Result<()> {
+    let facts = || file.recordings.values();
+    let input = match (file.recordings.len(), facts().next()) {
+        (1, Some(only)) => only.input.clone(),
+        (count, _) => {
+            let hosts: BTreeSet<&str> = facts().map(|facts| facts.host.as_str()).collect();
+            format!("{} of {}", counted(count as u64, "recording"), counted(hosts.len() as u64, "host"))
+        }
+    };
+    let mut problems: Vec<String> = Vec::new();
+    for problem in facts().flat_map(|facts| &facts.problems) {
+        if !problems.contains(problem) {
+            problems.push(problem.clone());
+        }
+    }
+    let decoders: BTreeSet<&str> = facts().map(|facts| facts.decoder.as_str()).collect();
+    let decoders: Vec<&str> = decoders.into_iter().collect();
+    let inlined: Vec<Option<u64>> = report.functions.iter().map(|f| names.inlined(f.id)).collect();
+    let view = View {
+        report,
+        names,
+        input: &input,
+        aux_bytes: facts().fold(0, |sum, facts| sum.saturating_add(facts.aux_bytes)),
+        decoder: &decoders.join(", "),
+        clock_offsets: common(file, RecordingFacts::clock_offsets).unwrap_or_default(),
+        sched_apart_ns: facts().filter_map(|facts| facts.sched_apart_ns).max(),
+        inlined: &inlined,
+        only: common(file, |facts| facts.only.as_slice()).unwrap_or_default(),
+        problems: &problems,
+        srcline: args.srcline,
+        unfold: args.unfold,
+        table_rows: args.table_rows.limit(),
+        by: None,
+        code_blocks: &[],
+    };
+    let mut out = BufWriter::new(stdout().lock());
+    let written = match args.format {
+        Format::Text => {
+            with_printable(&view, |view| text::write(&mut Printable(&mut out), view, text_width()))
+        }
+        Format::Json => json::write(&mut out, &view),
+    };
+    written.and_then(|()| out.flush()).context("cannot write to stdout")
+}

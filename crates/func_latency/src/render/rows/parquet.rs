@@ -1,0 +1,293 @@
+//! A table as a Parquet file: columns are gathered for one row group, and written when it is full.
+//!
+//! ```text
+//!   row -> cells -> columns in memory, at most ROWS_IN_GROUP rows -> a thread -> row group in the file
+//! ```
+//! Every column may be null. What is written depends on the rows and their order only.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::slice::IterMut;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+
+use crate::output::{OutputFile, cannot_write};
+
+/// Rows of a row group: what DuckDB gives to one thread at a time; all columns of as many calls take some
+/// 50 MB.
+const ROWS_IN_GROUP: usize = 122_880;
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// INT32: ids of threads, processes and CPUs.
+    Int,
+    /// INT64: times and counts.
+    Long,
+    /// BOOLEAN.
+    Flag,
+    /// UTF-8, of which few different ones occur.
+    Text,
+    /// UTF-8, of which nearly all differ.
+    Id,
+}
+
+/// The columns of a table, in their order.
+pub(super) type Columns = Vec<(String, Kind)>;
+
+/// A table that is being written.
+pub(super) struct TableWriter {
+    kinds: Vec<Kind>,
+    columns: Vec<Column>,
+    rows: usize,
+    /// Takes full row groups to the thread that writes them.
+    groups: SyncSender<Vec<Column>>,
+    written: JoinHandle<Result<(), ParquetError>>,
+    file: OutputFile,
+    path: PathBuf,
+}
+
+struct Column {
+    /// 1: there is a value; 0: null.
+    defined: Vec<i16>,
+    values: Values,
+}
+
+enum Values {
+    Int(Vec<i32>),
+    Long(Vec<i64>),
+    Flag(Vec<bool>),
+    Text(Vec<ByteArray>),
+}
+
+/// The cells of one row, which are given in the order of the columns.
+pub(super) struct Cells<'t>(IterMut<'t, Column>);
+
+impl TableWriter {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn create(path: PathBuf, schema: &str, columns: &Columns) -> Result<Self> {
+        let file = OutputFile::create(&path)?;
+        let writer = open(&file, schema, columns).with_context(|| cannot_write(&path))?;
+        // One group waits for nothing, so that there are two of a table at most.
+        let (groups, full) = mpsc::sync_channel(0);
+        let thread = thread::Builder::new().name("rows".to_owned());
+        let written =
+            thread.spawn(move || write_groups(writer, &full)).with_context(|| cannot_write(&path))?;
+        let kinds: Vec<Kind> = columns.iter().map(|(_, kind)| *kind).collect();
+        let columns = empty(&kinds);
+        Ok(Self { kinds, columns, rows: 0, groups, written, file, path })
+    }
+
+    /// Adds a row, whose cells `fill` gives.
+    ///
+    /// # Errors
+    /// A row group could not be written: [`Self::finish`] says why.
+    pub(super) fn add(&mut self, fill: impl FnOnce(&mut Cells<'_>)) -> io::Result<()> {
+        fill(&mut Cells(self.columns.iter_mut()));
+        self.rows += 1;
+        // A cell that was not given is null.
+        let rows = self.rows;
+        self.columns.iter_mut().for_each(|column| column.defined.resize(rows, 0));
+        if self.rows < ROWS_IN_GROUP { Ok(()) } else { self.send_group() }
+    }
+
+    fn send_group(&mut self) -> io::Result<()> {
+        let group = std::mem::replace(&mut self.columns, empty(&self.kinds));
+        self.rows = 0;
+        self.groups.send(group).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Writes what is left; the file takes its place.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(super) fn finish(mut self) -> Result<()> {
+        if self.rows > 0 {
+            // The thread knows why this fails.
+            let _ = self.send_group();
+        }
+        drop(self.groups);
+        let written =
+            self.written.join().unwrap_or_else(|_| Err(ParquetError::General("cut short".to_owned())));
+        written.map_err(io_error).with_context(|| cannot_write(&self.path))?;
+        self.file.finish()
+    }
+}
+
+/// Columns without rows.
+fn empty(kinds: &[Kind]) -> Vec<Column> {
+    kinds.iter().map(|kind| Column::new(*kind)).collect()
+}
+
+/// Writes row groups as they come, and the end of the file.
+fn write_groups(
+    mut writer: SerializedFileWriter<File>,
+    groups: &Receiver<Vec<Column>>,
+) -> Result<(), ParquetError> {
+    for columns in groups {
+        let mut group = writer.next_row_group()?;
+        for column in columns {
+            let Some(mut writer) = group.next_column()? else { break };
+            let defined = Some(column.defined.as_slice());
+            match (&column.values, writer.untyped()) {
+                (Values::Int(all), ColumnWriter::Int32ColumnWriter(to)) => {
+                    to.write_batch(all, defined, None)?;
+                }
+                (Values::Long(all), ColumnWriter::Int64ColumnWriter(to)) => {
+                    to.write_batch(all, defined, None)?;
+                }
+                (Values::Flag(all), ColumnWriter::BoolColumnWriter(to)) => {
+                    to.write_batch(all, defined, None)?;
+                }
+                (Values::Text(all), ColumnWriter::ByteArrayColumnWriter(to)) => {
+                    to.write_batch(all, defined, None)?;
+                }
+                _ => return Err(ParquetError::General("a column of another type".to_owned())),
+            }
+            writer.close()?;
+        }
+        group.close()?;
+    }
+    writer.finish().map(drop)
+}
+
+/// Begins a Parquet file in `file`, which itself writes nothing.
+fn open(file: &OutputFile, schema: &str, columns: &Columns) -> io::Result<SerializedFileWriter<File>> {
+    let to = file.out.get_ref().try_clone()?;
+    let column =
+        |(name, kind): &(String, Kind)| format!("OPTIONAL {} {name}{};", kind.physical(), kind.logical());
+    let message = format!("message rows {{ {} }}", columns.iter().map(column).collect::<String>());
+    let message = parse_message_type(&message).map_err(io_error)?;
+    let begin = WriterProperties::builder()
+        .set_created_by(concat!("func_latency version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).map_err(io_error)?))
+        .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), schema.to_owned())]));
+    let properties = columns.iter().fold(begin, |properties, (name, kind)| kind.encode(properties, name));
+    SerializedFileWriter::new(to, Arc::new(message), Arc::new(properties.build())).map_err(io_error)
+}
+
+impl Kind {
+    const fn physical(self) -> &'static str {
+        match self {
+            Self::Int => "INT32",
+            Self::Long => "INT64",
+            Self::Flag => "BOOLEAN",
+            Self::Text | Self::Id => "BYTE_ARRAY",
+        }
+    }
+
+    const fn logical(self) -> &'static str {
+        match self {
+            Self::Text | Self::Id => " (UTF8)",
+            Self::Int | Self::Long | Self::Flag => "",
+        }
+    }
+
+    /// A dictionary is for values that come again; times differ little from the ones before.
+    fn encode(self, properties: WriterPropertiesBuilder, name: &str) -> WriterPropertiesBuilder {
+        let column = ColumnPath::from(name);
+        match self {
+            Self::Int | Self::Text | Self::Flag => properties,
+            Self::Id => properties.set_column_dictionary_enabled(column, false),
+            Self::Long => properties
+                .set_column_dictionary_enabled(column.clone(), false)
+                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED),
+        }
+    }
+}
+
+impl Column {
+    fn new(kind: Kind) -> Self {
+        let values = match kind {
+            Kind::Int => Values::Int(Vec::new()),
+            Kind::Long => Values::Long(Vec::new()),
+            Kind::Flag => Values::Flag(Vec::new()),
+            Kind::Text | Kind::Id => Values::Text(Vec::new()),
+        };
+        Self { defined: Vec::new(), values }
+    }
+}
+
+impl Cells<'_> {
+    /// Gives the next cell, if its column takes what `push` has.
+    fn give<T>(&mut self, value: Option<T>, push: impl FnOnce(&mut Values, T) -> bool) {
+        let Some(column) = self.0.next() else { return };
+        let is_given = value.is_some_and(|value| push(&mut column.values, value));
+        column.defined.push(is_given.into());
+    }
+
+    /// A number of 32 bits.
+    pub(super) fn int(&mut self, value: Option<i32>) {
+        self.give(value, |values, value| match values {
+            Values::Int(all) => {
+                all.push(value);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// A number of 64 bits.
+    pub(super) fn long(&mut self, value: Option<i64>) {
+        self.give(value, |values, value| match values {
+            Values::Long(all) => {
+                all.push(value);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// A time or a count; null if it is beyond what Parquet's readers take for a number (2^63 and above).
+    pub(super) fn count(&mut self, value: Option<u64>) {
+        self.long(value.and_then(|value| i64::try_from(value).ok()));
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&mut self, value: bool) {
+        self.give(Some(value), |values, value| match values {
+            Values::Flag(all) => {
+                all.push(value);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Text.
+    pub(super) fn text(&mut self, value: Option<ByteArray>) {
+        self.give(value, |values, value| match values {
+            Values::Text(all) => {
+                all.push(value);
+                true
+            }
+            _ => false,
+        });
+    }
+}
+
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(inner) => io::Error::other(inner),
+        },
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,208 @@
+//! Summaries: what the report of a recording is made of, in a file, so that reports add up.
+//!
+//! ```text
+//!   report --summary a.json          analyzer::Summary, names, slowest calls -> file
+//!   merge a.json b.json ...          files -> one, with numbers of its own   -> report, --summary
+//! ```
+//! Functions and objects have numbers in a file, and what these stand for beside them ([`names`]). Numbers of
+//! a merged file follow from the names, so that it does not matter in which order files were merged.
+
+pub(crate) mod names;
+mod numbering;
+pub(crate) mod slowest;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use analyzer::Summary;
+use anyhow::{Context, Result};
+use model::ClockOffsets;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Exit, failure};
+use crate::output;
+use names::NameTable;
+use slowest::SlowRow;
+
+/// Name and version of the format.
+pub(crate) const SCHEMA: &str = "func_latency.summary/1";
+
+/// A file: of one recording, or of several.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SummaryFile {
+    schema: String,
+    /// By name.
+    pub(crate) recordings: BTreeMap<String, RecordingFacts>,
+    /// What numbers stand for.
+    pub(crate) names: NameTable,
+    /// The sums by host; empty: the recordings do not name theirs.
+    pub(crate) hosts: BTreeMap<String, Summary>,
+    /// The slowest calls of each function.
+    pub(crate) slowest: Vec<SlowRow>,
+}
+
+/// What a report says of a recording, besides its sums.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct RecordingFacts {
+    /// The machine; empty: it is not known.
+    pub(crate) host: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The file, as it was named.
+    pub(crate) input: String,
+    pub(crate) aux_bytes: u64,
+    pub(crate) decoder: String,
+    pub(crate) monotonic_offset_ns: Option<i64>,
+    pub(crate) realtime_offset_ns: Option<i64>,
+    pub(crate) sched_apart_ns: Option<u64>,
+    /// Which calls were asked for; empty: all.
+    pub(crate) only: Vec<String>,
+    pub(crate) problems: Vec<String>,
+}
+
+impl RecordingFacts {
+    pub(crate) fn clock_offsets(&self) -> ClockOffsets {
+        ClockOffsets { monotonic_ns: self.monotonic_offset_ns, realtime_ns: self.realtime_offset_ns }
+    }
+}
+
+impl SummaryFile {
+    /// Of one recording, whose functions and objects have the numbers of `names`.
+    pub(crate) fn new(
+        recording: &str,
+        facts: RecordingFacts,
+        names: NameTable,
+        sums: Summary,
+        slowest: Vec<SlowRow>,
+    ) -> Self {
+        let hosts = BTreeMap::from([(facts.host.clone(), sums.named(recording))]);
+        let recordings = BTreeMap::from([(recording.to_owned(), facts)]);
+        Self { schema: SCHEMA.to_owned(), recordings, names, hosts, slowest }.numbered_by_names()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no summary of a version that is known.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = Self::parse(&bytes);
+        file.map_err(|why| failure(Exit::BadInput, format!("{}: {why}", path.display())))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: String,
+        }
+        let no_summary = |error| format!("no summary as `report --summary` writes it: {error}");
+        let Version { schema } = serde_json::from_slice(bytes).map_err(no_summary)?;
+        if schema != SCHEMA {
+            return Err(format!("has schema '{schema}', and {SCHEMA} is read here: write it again"));
+        }
+        let file: Self = serde_json::from_slice(bytes).map_err(no_summary)?;
+        let recordings: BTreeMap<&str, &str> = file
+            .hosts
+            .iter()
+            .flat_map(|(host, sums)| sums.recordings().map(|name| (name, host.as_str())))
+            .collect();
+        let of_facts = file.recordings.iter().map(|(name, facts)| (name.as_str(), facts.host.as_str()));
+        if recordings != of_facts.collect() || recordings.is_empty() {
+            return Err("its sums are not those of its recordings".to_owned());
+        }
+        if !file.hosts.values().all(Summary::is_plausible) {
+            return Err("it counts more calls than there can be".to_owned());
+        }
+        Ok(file)
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        output::write_file(path, |out| {
+            serde_json::to_writer(&mut *out, self)?;
+            out.write_all(b"\n")
+        })
+    }
+
+    /// Adds the recordings of another file.
+    ///
+    /// # Errors
+    /// A recording is in both, or others of its calls were asked for.
+    pub(crate) fn merge(self, other: Self) -> Result<Self, String> {
+        let only = |file: &Self| file.recordings.values().next().map(|facts| facts.only.clone());
+        if let (Some(one), Some(another)) = (only(&self), only(&other))
+            && one != another
+        {
+            return Err(format!(
+                "was made of calls {}, and what comes before it of calls {}: make both with the same -a, --li \
+                 and --ti",
+                described(&another),
+                described(&one)
+            ));
+        }
+        let (one, other) = numbering::together(self, other);
+        let Self { mut hosts, mut recordings, names, mut slowest, schema } = one;
+        for (host, sums) in other.hosts {
+            let twice =
+                |name: String| format!("its recording {name} is in another summary, too: name it once");
+            match hosts.remove(&host) {
+                None => drop(hosts.insert(host, sums)),
+                Some(mut known) => {
+                    known.merge(sums).map_err(twice)?;
+                    hosts.insert(host, known);
+                }
+            }
+        }
+        if let Some(twice) = other.recordings.keys().find(|name| recordings.contains_key(*name)) {
+            return Err(format!("its recording {twice} is in another summary, too: name it once"));
+        }
+        recordings.extend(other.recordings);
+        slowest.extend(other.slowest);
+        slowest::keep(&mut slowest);
+        Ok(Self { schema, recordings, names, hosts, slowest })
+    }
+
+    /// The sums of all hosts.
+    pub(crate) fn sums(&self) -> Option<Summary> {
+        let mut hosts = self.hosts.values().cloned();
+        let mut all = hosts.next()?;
+        // No recording is of two hosts: that was looked at when the file was read.
+        hosts.for_each(|sums| all.merge(sums).unwrap_or_default());
+        Some(all)
+    }
+}
+
+fn described(only: &[String]) -> String {
+    if only.is_empty() { "without a choice".to_owned() } else { only.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_summary_says_so() {
+        let error = |text: &str| SummaryFile::parse(text.as_bytes()).map(drop).unwrap_err();
+        let no_summary = "no summary as `report --summary` writes it: ";
+        for junk in ["", "junk", "[]", "{}", "\u{0}", "{\"schema\":7}"] {
+            assert!(error(junk).starts_with(no_summary), "{junk}: {}", error(junk));
+        }
+        let later = "{\"schema\":\"func_latency.summary/2\",\"recordings\":{}}";
+        let expect =
+            "has schema 'func_latency.summary/2', and func_latency.summary/1 is read here: write it again";
+        assert_eq!(error(later), expect);
+        let names = "\"names\":{\"functions\":[],\"objects\":[],\"places\":[],\"threads\":[]}";
+        let rest = format!("\"recordings\":{{}},{names},\"hosts\":{{}},\"slowest\":[]");
+        let empty = format!("{{\"schema\":\"{SCHEMA}\",{rest}}}");
+        assert_eq!(error(&empty), "its sums are not those of its recordings");
+    }
+
+    #[test]
+    fn calls_that_were_chosen_are_described() {
+        assert_eq!(described(&[]), "without a choice");
+        assert_eq!(described(&["of 1 ns".to_owned(), "below f".to_owned()]), "of 1 ns, below f");
+    }
+}

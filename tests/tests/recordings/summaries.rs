@@ -1,0 +1,199 @@
+//! Summaries add up: the report of one is the report of its recording, and that of several does not depend on
+//! the order in which they were merged, or on how that was bracketed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use truth_tests::fixture;
+
+/// With losses, an IP filter, signals, exceptions, recursion, waits, calls that were not seen whole, a
+/// scheduler in the filter, and without switch records.
+const RECORDINGS: [(&str, &str); 14] = [
+    ("demo", "round_fn"),
+    ("demo-cpu2-ovf", "round_fn"),
+    ("demo-cpu2-trunc", "leaf"),
+    ("demo-filter2", "mid"),
+    ("demo-noswitch", "round_fn"),
+    ("demo-offcpu", "worker"),
+    ("calls", "fact_rec"),
+    ("calls-cpu8", "round_cc"),
+    ("sq1", "sqlite3VdbeExec"),
+    ("causes-cpu1", "waits_for_lock"),
+    ("case-recursion-ovf", "deep"),
+    ("case-signals", "main"),
+    ("case-unwind", "main"),
+    ("regions", "main"),
+];
+
+/// Those that are merged: of one program, but for the last.
+const PARTS: [(&str, &str); 5] = [
+    ("demo", "round_fn"),
+    ("demo-cpu2-ovf", "round_fn"),
+    ("demo-noswitch", "round_fn"),
+    ("demo-filter2", "mid"),
+    ("causes-cpu1", "waits_for_lock"),
+];
+
+fn run(words: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_func_latency_under_test")).args(words).args(paths).output().unwrap()
+}
+
+fn done(words: &[&str], paths: &[&Path]) -> String {
+    let output = run(words, paths);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?} {paths:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What `report` prints of a recording, and the summary that it writes.
+fn summarise(data: &Path, function: &str, summary: &Path) -> String {
+    done(&["report", "--format", "json", "-f", function], &["--summary".as_ref(), summary, data])
+}
+
+#[test]
+fn the_report_of_one_is_that_of_its_recording() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    for (name, function) in RECORDINGS {
+        let Some(fixture) = fixture(name) else { continue };
+        let data = fixture.data.as_path();
+        let summary = of(name);
+        let report = |more: &[&str]| done(&[&["report", "-f", function], more].concat(), &[data]);
+        assert_eq!(summarise(data, function, &summary), report(&["--format", "json"]), "{name}");
+        let again = of("again");
+        let merge = |words: &[&str], more: &[&Path]| done(words, &[&[summary.as_path()], more].concat());
+        let json = merge(&["merge", "--format", "json"], &["--summary".as_ref(), &again]);
+        assert_eq!(json, report(&["--format", "json"]), "{name}");
+        assert_eq!(merge(&["merge"], &[]), report(&[]), "{name}");
+        assert_eq!(merge(&["merge", "--all", "-U"], &[]), report(&["--all", "-U"]), "{name}");
+        assert!(std::fs::read(&summary).unwrap() == std::fs::read(&again).unwrap(), "{name}");
+    }
+}
+
+/// A generator of numbers that are the same on each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// Merges files two or three at a time, those that the dice choose, until one is left.
+fn merged(dice: &mut Dice, mut files: Vec<PathBuf>, directory: &Path) -> PathBuf {
+    let mut number = 0;
+    while files.len() > 1 {
+        let count = 2 + dice.below(2).min(files.len() - 2);
+        let chosen: Vec<PathBuf> = (0..count).map(|_| files.remove(dice.below(files.len()))).collect();
+        let to = directory.join(format!("merged-{number}"));
+        number += 1;
+        let paths: Vec<&Path> = chosen.iter().map(PathBuf::as_path).collect();
+        done(&["merge"], &[&paths[..], &["--summary".as_ref(), &to]].concat());
+        files.push(to);
+    }
+    files.remove(0)
+}
+
+#[test]
+fn neither_order_nor_brackets_matter() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
+    let mut calls = 0;
+    for (name, function) in PARTS {
+        let Some(fixture) = fixture(name) else { return };
+        let summary = directory.path().join(name);
+        let report: Value = serde_json::from_str(&summarise(&fixture.data, function, &summary)).unwrap();
+        calls += report["functions"][0]["latency_ns"]["count"].as_u64().unwrap();
+        files.push(summary);
+    }
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let all = directory.path().join("all");
+    let json = done(&["merge", "--format", "json"], &[&paths[..], &["--summary".as_ref(), &all]].concat());
+    let expect = std::fs::read(&all).unwrap();
+    let mut dice = Dice(1);
+    for round in 0..8 {
+        let merged = merged(&mut dice, files.clone(), directory.path());
+        assert!(std::fs::read(&merged).unwrap() == expect, "round {round}");
+        assert_eq!(done(&["merge", "--format", "json"], &[&merged]), json, "round {round}");
+    }
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let counts = report["functions"].as_array().unwrap().iter();
+    let counts = counts.map(|function| function["latency_ns"]["count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), calls);
+    assert_eq!(report["trace"]["no_off_cpu"].as_str().map(|why| why.contains("context-switch")), Some(true));
+}
+
+/// The figures of two recordings together are those of all their calls in one list.
+#[test]
+fn figures_are_those_of_all_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut latencies, mut summaries) = (Vec::new(), Vec::new());
+    let (mut lost_ns, mut slowest) = (0, Vec::new());
+    for name in ["demo", "demo-cpu2-ovf"] {
+        let Some(fixture) = fixture(name) else { return };
+        let (summary, rows) = (directory.path().join(name), directory.path().join("rows.jsonl"));
+        let words = ["report", "--format", "json", "-f", "round_fn"];
+        let paths = ["--summary".as_ref(), summary.as_path(), "--rows".as_ref(), &rows, &fixture.data];
+        let report: Value = serde_json::from_str(&done(&words, &paths)).unwrap();
+        lost_ns += report["loss"]["lost_ns"].as_u64().unwrap();
+        for line in std::fs::read_to_string(&rows).unwrap().lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            if ["complete", "unwound"].contains(&row["status"].as_str().unwrap()) {
+                latencies.push(row["latency_ns"].as_u64().unwrap());
+                slowest.push(row);
+            }
+        }
+        summaries.push(summary);
+    }
+    latencies.sort_unstable();
+    let rank = |per_mille: usize| latencies[(per_mille * latencies.len()).div_ceil(1000) - 1];
+    let all = directory.path().join("all");
+    let paths = [summaries[0].as_path(), &summaries[1], "--summary".as_ref(), &all];
+    let report: Value = serde_json::from_str(&done(&["merge", "--format", "json"], &paths)).unwrap();
+    let of = &report["functions"][0]["latency_ns"];
+    for (key, value) in [
+        ("count", latencies.len() as u64),
+        ("sum", latencies.iter().sum()),
+        ("p50", rank(500)),
+        ("p99", rank(990)),
+        ("p999", rank(999)),
+        ("max", latencies[latencies.len() - 1]),
+    ] {
+        assert_eq!(of[key].as_u64(), Some(value), "{key}");
+    }
+    assert_eq!(report["loss"]["lost_ns"].as_u64(), Some(lost_ns));
+    // Its slowest calls are those of the rows, as they stand there.
+    let file: Value = serde_json::from_slice(&std::fs::read(&all).unwrap()).unwrap();
+    let kept: Vec<&Value> = file["slowest"].as_array().unwrap().iter().map(|slow| &slow["row"]).collect();
+    assert_eq!(kept.len(), 100);
+    assert_eq!(kept[0]["latency_ns"].as_u64(), latencies.last().copied());
+    assert_eq!(kept[99]["latency_ns"].as_u64(), Some(latencies[latencies.len() - 100]));
+    assert!(kept.iter().all(|row| slowest.contains(row)));
+}
+
+#[test]
+fn what_does_not_add_up_is_refused() {
+    let Some(fixture) = fixture("demo") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    let (all, some) = (of("all"), of("some"));
+    summarise(&fixture.data, "round_fn", &all);
+    let words = ["report", "-f", "round_fn", "--li", "0,5000"];
+    done(&words, &["--summary".as_ref(), &some, &fixture.data]);
+    std::fs::write(of("junk"), "{\"schema\":\"func_latency.summary/1\",\"recordings\":{}}").unwrap();
+    std::fs::write(of("later"), "{\"schema\":\"func_latency.summary/99\"}").unwrap();
+    let refused = |words: &[&str], paths: &[&Path], status: i32, why: &str| {
+        let output = run(words, paths);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(errors.contains(why) && output.stdout.is_empty(), "{errors}");
+    };
+    refused(&["merge"], &[&all, &all], 2, "is in another summary, too: name it once");
+    refused(&["merge"], &[&all, &some], 2, "make both with the same -a, --li and --ti");
+    refused(&["merge", "-f", "no_such"], &[&all], 2, "no summary has 'no_such': they have round_fn");
+    refused(&["merge"], &[&of("junk")], 4, "no summary as `report --summary` writes it");
+    refused(&["merge"], &[&of("later")], 4, "has schema 'func_latency.summary/99'");
+    refused(&["merge"], &[&all, "--summary".as_ref(), &all], 2, "would be written over");
+}
