@@ -94,8 +94,11 @@ impl ExportConfig {
         }
         if args.counters {
             check_counters(&args.calls)?;
-            if !matches!(args.format, ExportFormat::Csv | ExportFormat::Jsonl) {
-                return Err(failure(Exit::Usage, "--counters: only csv and jsonl have columns for them"));
+            if matches!(args.format, Folded | Flamegraph) {
+                return Err(failure(
+                    Exit::Usage,
+                    "--counters: folded and flamegraph have one number a stack, its time",
+                ));
             }
         }
         let calls = CallsConfig::new(input_path(args.input), args.calls)?;

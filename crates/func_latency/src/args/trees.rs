@@ -90,7 +90,8 @@ pub struct ExportArgs {
     /// Which time folded and flamegraph show
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub weight: Weight,
-    /// In csv and jsonl: columns of what each call executed (see `report --counters`)
+    /// What each call executed (see `report --counters`): columns in csv and jsonl, arguments of slices in
+    /// perfetto, markers of outermost calls in firefox, instructions and cycles in pprof
     #[arg(long)]
     pub counters: bool,
     /// Which calls a timeline has.
