@@ -153,8 +153,7 @@ mod tests {
     #[test]
     fn code_outside_of_the_filter_is_not_code_that_was_never_executed() {
         let (unseen, mut seen) = (OwnCode::default(), OwnCode::default());
-        let (start, begin) =
-            (Place { object: ObjectId(1), svma: Svma(0x10) }, CodeBegin::Entry);
+        let (start, begin) = (Place { object: ObjectId(1), svma: Svma(0x10) }, CodeBegin::Entry);
         let time = TimeRow { total: Total::default(), error_ns: 0 };
         seen.code.push(CodeRow { start, begin, end: None, time });
         assert!(is_outside_of_filter(true, std::slice::from_ref(&unseen)));
