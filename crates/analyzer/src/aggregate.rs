@@ -16,7 +16,7 @@ use crate::open_calls::OpenSums;
 use crate::place::{Caller, Place};
 use crate::report::{CallCounts, CallerReport, FunctionReport, Sliced, Tails};
 use crate::request::{CountersAsked, LatencyRange, Request};
-use crate::row_children::{Gathered, RowChildren};
+use crate::row_children::{CountedByKey, Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
 use crate::sparse::Sparse;
 use crate::status::Status;
@@ -70,6 +70,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         wanted: u32,
         row: &CallRow,
         children: &[(C, RunningTotal)],
+        counted: &FxHashMap<C, Counted>,
         mut name: impl FnMut(C) -> ChildKey,
     ) -> bool {
         if !self.is_asked_for(row) {
@@ -90,7 +91,11 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             sums.rows.push(*row);
             if self.request.row_children {
                 let children = children.iter().map(|(child, total)| (name(*child), *total)).collect();
-                sums.row_children.add(children, self.off_cpu);
+                let counted = row.counted.as_ref().map(|call| {
+                    let by_name = counted.iter().map(|(child, counted)| (name(*child), *counted));
+                    CountedByKey::new(call, by_name)
+                });
+                sums.row_children.add(children, counted.as_ref(), self.off_cpu);
             }
         }
         true

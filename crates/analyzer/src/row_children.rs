@@ -4,8 +4,10 @@ use rustc_hash::FxHashMap;
 
 use crate::by_row::ByRow;
 use crate::children::{ChildKey, merge_same};
+use crate::counted::{Counted, CycleCount};
 
 use crate::total::{OffCpuKnown, RunningTotal, Total};
+use crate::work::Work;
 
 /// What one child took in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct RowChild {
     pub total: Total,
     /// The most by which that time may differ from the true one.
     pub error_ns: u64,
+    /// What it executed; `None`: counters were not asked for, or the call was not seen from entry to end.
+    pub work: Option<Work>,
 }
 
 /// The children of each of a function's rows.  What of a row's latency they leave is its own (`*self`).
@@ -41,6 +45,27 @@ impl RowChildren {
     }
 }
 
+/// What the children of one call executed.
+pub(crate) struct CountedByKey {
+    sums: FxHashMap<ChildKey, Work>,
+    /// That of a child that is no user code.
+    nothing: Work,
+}
+
+impl CountedByKey {
+    /// Of the children of a call that executed `call`; some may be the same child.
+    pub(crate) fn new(call: &Counted, children: impl Iterator<Item = (ChildKey, Counted)>) -> Self {
+        let nothing = Work { cycles: call.cycles.map(|_| CycleCount::default()), ..Work::NONE };
+        let mut sums: FxHashMap<ChildKey, Work> = FxHashMap::default();
+        children.for_each(|(key, counted)| sums.entry(key).or_insert(nothing).add(counted.into()));
+        Self { sums, nothing }
+    }
+
+    fn of(&self, key: &ChildKey) -> Work {
+        self.sums.get(key).copied().unwrap_or(self.nothing)
+    }
+}
+
 /// Children as rows come, which is not the order of the report.
 #[derive(Clone, Default)]
 pub(crate) struct Gathered {
@@ -49,8 +74,14 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// The next row's; some may be the same child.
-    pub(crate) fn add(&mut self, mut children: Vec<(ChildKey, RunningTotal)>, off_cpu: OffCpuKnown) {
+    /// The next row's; some may be the same child. `counted`: what of them executed something, if that is
+    /// known.
+    pub(crate) fn add(
+        &mut self,
+        mut children: Vec<(ChildKey, RunningTotal)>,
+        counted: Option<&CountedByKey>,
+        off_cpu: OffCpuKnown,
+    ) {
         children.sort_unstable_by_key(|(key, _)| *key);
         merge_same(&mut children);
         children.sort_unstable_by_key(|(key, total)| (std::cmp::Reverse(total.sum_ns), *key));
@@ -58,6 +89,7 @@ impl Gathered {
             key: self.number(key),
             total: total.known(off_cpu),
             error_ns: total.error_ns,
+            work: counted.map(|counted| counted.of(&key)),
         };
         let numbered: Vec<RowChild> = children.into_iter().map(child).collect();
         self.all.push(&numbered);
@@ -88,7 +120,7 @@ impl Gathered {
 mod tests {
     use super::*;
     use crate::place::ChildKind;
-    use model::FunctionId;
+    use model::{Executed, FunctionId};
 
     #[test]
     fn children_follow_their_rows() {
@@ -99,7 +131,7 @@ mod tests {
         };
         let mut gathered = Gathered::default();
         for children in [&[(7, 6), (8, 30), (7, 4)][..], &[], &[(7, 5)]] {
-            gathered.add(row(children), OffCpuKnown(true));
+            gathered.add(row(children), None, OffCpuKnown(true));
         }
         let sorted = gathered.in_order([2, 0, 1].into_iter());
         let text = |row| {
@@ -107,5 +139,23 @@ mod tests {
             sorted.of(row).iter().map(child).collect::<Vec<_>>()
         };
         assert_eq!([0, 1, 2, 3].map(text), [vec![(7, 5, 2)], vec![(8, 30, 15), (7, 10, 5)], vec![], vec![]]);
+    }
+
+    #[test]
+    fn children_of_one_key_have_one_sum_of_work() {
+        let key = |function| ChildKey { kind: ChildKind::Call, function: FunctionId(function), site: None };
+        let counted = |instructions, count| Counted {
+            executed: Executed { instructions, ..Executed::default() },
+            cycles: Some(CycleCount { count, error: 1 }),
+        };
+        let children = [(key(7), counted(100, 50)), (key(7), counted(20, 10))];
+        let by_key = CountedByKey::new(&counted(500, 300), children.into_iter());
+        let work = |instructions, count, error| {
+            let cycles = Some(CycleCount { count, error });
+            Work { instructions, cycles }
+        };
+        assert_eq!((by_key.of(&key(7)), by_key.of(&key(8))), (work(120, 60, 2), work(0, 0, 0)));
+        let without = CountedByKey::new(&Counted { cycles: None, ..counted(9, 0) }, std::iter::empty());
+        assert_eq!(without.of(&key(7)).cycles, None, "no CYC packets: not known, and not 0");
     }
 }

@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
-        let is_reported = self.calls.add(wanted, row, children, |child| self.map.name(child));
+        let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
         if is_reported {
             self.calls.count(wanted, row, counted);
             self.causes.add(wanted, row, *off_cpu_ns);

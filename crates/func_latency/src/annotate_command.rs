@@ -14,6 +14,7 @@ use crate::exit::{Exit, failure};
 use crate::explain_command;
 use crate::explain_config::{AnnotateConfig, SlowCalls};
 use crate::filter::Percentile;
+use crate::listing::is_outside_of_filter;
 use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
 use crate::messages;
@@ -75,12 +76,6 @@ fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> 
     Err(failure(Exit::NotPossible, message))
 }
 
-/// Calls by code in the IP filter of a function outside of it are seen. None of its lines may then look as if
-/// it was never executed.
-fn is_outside_of_filter(has_ip_filter: bool, groups: &[OwnCode]) -> bool {
-    has_ip_filter && groups.iter().all(|group| group.code.is_empty())
-}
-
 /// The calls that are compared.
 struct Chosen {
     /// The group of each, slow ones first.
@@ -96,7 +91,7 @@ impl Chosen {
         let groups = Groups::choose(rows, Slow::Percentile(slow.0)).map_err(explain_command::no_groups)?;
         let slow_calls = groups.slow.iter().map(|row| (row.id, 0));
         let typical = groups.typical.iter().map(|row| (row.id, 1));
-        let asked = explain_command::asked(SlowCalls::From(slow), &groups);
+        let asked = SlowCalls::From(slow).in_words(&groups);
         Ok(Self { groups: slow_calls.chain(typical).collect(), asked })
     }
 }
@@ -115,22 +110,4 @@ fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&Chosen>) -> 
     opened.decode(&mut analysis)?;
     let (_, of_functions) = analysis.finish_with_code();
     Ok(of_functions.into_iter().next().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use analyzer::{CodeBegin, CodeRow, Place, TimeRow, Total};
-
-    #[test]
-    fn code_outside_of_the_filter_is_not_code_that_was_never_executed() {
-        let (unseen, mut seen) = (OwnCode::default(), OwnCode::default());
-        let (start, begin) =
-            (Place { object: model::ObjectId(1), svma: model::Svma(0x10) }, CodeBegin::Entry);
-        let time = TimeRow { total: Total::default(), error_ns: 0 };
-        seen.code.push(CodeRow { start, begin, end: None, time });
-        assert!(is_outside_of_filter(true, std::slice::from_ref(&unseen)));
-        assert!(!is_outside_of_filter(false, std::slice::from_ref(&unseen)));
-        assert!(!is_outside_of_filter(true, &[unseen, seen]));
-    }
 }

@@ -5,8 +5,8 @@ use std::collections::btree_map::Entry;
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::branch_path::BranchPath;
-use analyzer::ledger::{ChoiceError, Clusters, Groups, LedgerOfCalls, Slow};
-use analyzer::{CallId, CallRow, ChildKey, LatencyRange, Ledger, Request};
+use analyzer::ledger::{ChoiceError, Clusters, Groups, LedgerOfCalls};
+use analyzer::{CallId, CallRow, ChildKey, Ledger, Request};
 #[cfg(feature = "bpf")]
 use analyzer::{Report, ledger::ledger_of_rows};
 use anyhow::{Context, Result};
@@ -22,7 +22,6 @@ use crate::messages;
 use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation, Part};
 use crate::render::image_names::ImageNames;
-use crate::render::units::grouped;
 use crate::report_command::text_width;
 use crate::{explain_open, one_call};
 
@@ -57,7 +56,7 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
     // Of calls that began while no child was probed it is not known where their time went.
     let explained = function.rows.iter().filter(|row| function.has_children_of(row));
     let explained: Vec<CallRow> = explained.copied().collect();
-    let groups = Groups::choose(&explained, of_args(SlowCalls::USUAL)).map_err(no_groups)?;
+    let groups = Groups::choose(&explained, SlowCalls::USUAL.choice()).map_err(no_groups)?;
     let (ledger, clusters) = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
     let subject =
@@ -77,7 +76,7 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
         return explain_open::explain(opened, &report, open, format);
     }
     let rows = of_function.map_or(&[][..], |function| &function.rows);
-    let groups = Groups::choose(rows, of_args(slow)).map_err(no_groups)?;
+    let groups = Groups::choose(rows, slow.choice()).map_err(no_groups)?;
 
     let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
     opened.counted_trees(&mut ledger, opened.counters_of_work())?;
@@ -146,7 +145,7 @@ impl Subject<'_> {
             names: &names,
             input: self.input,
             function: self.function,
-            asked: &asked(self.slow, self.groups),
+            asked: &self.slow.in_words(self.groups),
             groups: self.groups,
             whole: &part(&self.groups.slow, self.groups.outlying, ledger, of_most)?,
             clusters: &of_clusters,
@@ -176,26 +175,6 @@ pub(crate) fn no_groups(error: ChoiceError) -> anyhow::Error {
         ChoiceError::NotWhole(..) | ChoiceError::TooDeep(_) => Exit::Usage,
     };
     failure(exit, error.to_string())
-}
-
-fn of_args(slow: SlowCalls) -> Slow {
-    match slow {
-        SlowCalls::From(percentile) => Slow::Percentile(percentile.0),
-        SlowCalls::Of(range) => Slow::Latency(LatencyRange { min_ns: range.min, max_ns: range.max }),
-        SlowCalls::One(call) => Slow::Call(call.0),
-    }
-}
-
-/// What makes these calls the slow ones, in words.
-pub(crate) fn asked(slow: SlowCalls, groups: &Groups) -> String {
-    match slow {
-        SlowCalls::From(percentile) => {
-            let least = groups.slow.last().map_or(0, |row| row.latency_ns);
-            format!("{percentile}: {} ns or more", grouped(least))
-        }
-        SlowCalls::Of(range) => format!("of {range}"),
-        SlowCalls::One(call) => format!("id {}", call.0),
-    }
 }
 
 fn write(format: Format, explanation: &Explanation<'_>) -> std::io::Result<()> {

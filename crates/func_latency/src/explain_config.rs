@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use analyzer::LatencyRange;
+use analyzer::ledger::{Groups, Slow};
 use anyhow::Result;
 
 use crate::args::{AnnotateArgs, CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
@@ -9,6 +11,7 @@ use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
 use crate::render::compare::FailAbove;
+use crate::render::units::grouped;
 
 /// What `explain` does.
 #[derive(Clone, Debug)]
@@ -55,6 +58,27 @@ impl SlowCalls {
     /// One call is to be explained, whatever the others are.
     pub(crate) fn is_one_call(self) -> bool {
         matches!(self, Self::One(_))
+    }
+
+    /// The choice that divides calls.
+    pub(crate) fn choice(self) -> Slow {
+        match self {
+            Self::From(percentile) => Slow::Percentile(percentile.0),
+            Self::Of(range) => Slow::Latency(LatencyRange { min_ns: range.min, max_ns: range.max }),
+            Self::One(call) => Slow::Call(call.0),
+        }
+    }
+
+    /// What makes these calls the slow ones, in words.
+    pub(crate) fn in_words(self, groups: &Groups) -> String {
+        match self {
+            Self::From(percentile) => {
+                let least = groups.slow.last().map_or(0, |row| row.latency_ns);
+                format!("{percentile}: {} ns or more", grouped(least))
+            }
+            Self::Of(range) => format!("of {range}"),
+            Self::One(call) => format!("id {}", call.0),
+        }
     }
 
     /// Those that are explained if nothing is said.

@@ -14,6 +14,7 @@
 //! report_command  recording -> image, decoder, analyzer -> render::{text, timeline, json, rows, html}
 //!     target      -f, -b, -I, -a: names to functions;  regions: those of --region
 //!     inside      what the calls of a page are like inside: a second pass
+//!     slow_calls  what slow calls did otherwise, for a page with counters: one more pass
 //! top_command     the functions of a recording -> render::top
 //! explain_command  slow and typical calls -> analyzer::{ledger, branch_path} -> render::explain
 //! modes_command   the ways that calls go -> render::modes
@@ -92,6 +93,7 @@ mod sched;
 mod shell;
 mod shell_line;
 mod show_command;
+mod slow_calls;
 mod stat_command;
 mod stripped;
 mod summary;

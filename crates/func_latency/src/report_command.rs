@@ -20,6 +20,7 @@ use crate::export::{self, flamegraph};
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
 use crate::printable::{Printable, with_printable};
+use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
@@ -29,7 +30,7 @@ use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, open_page, recording, remedy, tree_commands};
+use crate::{explain_command, messages, open_page, recording, remedy, slow_calls, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -122,7 +123,11 @@ fn report(
         write_summary(path, config, opened, &view, sums, slowest)?;
     }
     let inside = wants.inside(&report, opened);
-    write_report(config, &view, &inside)?;
+    let closer = match &config.html {
+        Some(_) if config.counters => slow_calls::look_closer(opened, &request, &report)?,
+        _ => Vec::new(),
+    };
+    write_report(config, &view, &inside, &closer)?;
     verbose(config, started, "written");
     for violation in &violations {
         messages::inconsistent(violation, &names);
@@ -323,13 +328,18 @@ impl TreesWanted {
     }
 }
 
-/// The page, if it was asked for, with what calls are like inside, and the report on stdout, which does not
-/// need the page.
-pub(crate) fn write_report(config: &ReportConfig, view: &View<'_>, inside: &[Inside]) -> Result<()> {
+/// Writes the page, if it was asked for, with what calls are like inside and a closer look at slow ones; and
+/// the report on stdout, which does not need the page.
+pub(crate) fn write_report(
+    config: &ReportConfig,
+    view: &View<'_>,
+    inside: &[Inside],
+    closer: &[Closer],
+) -> Result<()> {
     if config.rows_only {
         return Ok(());
     }
-    let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside));
+    let page = config.html.as_ref().map_or(Ok(()), |path| html::write_file(path, view, inside, closer));
     let text = write_text(config, view).context("cannot write to stdout");
     if let Some(path) = config.html.as_ref().filter(|_| config.open && page.is_ok()) {
         open_page::open(path);

@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write, stdout};
 
-use analyzer::{Analysis, FoundPaths, Paths, Report, Request};
+use analyzer::{Analysis, CountersAsked, FoundPaths, Paths, Report, Request};
 use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
@@ -25,9 +25,9 @@ pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
 }
 
 /// The paths of the calls that were asked for; an error if none was seen.
-fn found_paths(opened: &Opened<'_>) -> Result<FoundPaths> {
+fn found_paths(opened: &Opened<'_>, counters: Option<CountersAsked>) -> Result<FoundPaths> {
     let mut paths = paths_of(opened.config);
-    let report = opened.trees(&mut paths)?;
+    let report = opened.counted_trees(&mut paths, counters)?;
     check_seen(opened, &report)?;
     let found = paths.finish();
     if found.tree.nodes().is_empty() { Err(failure(Exit::Nothing, "no call was seen")) } else { Ok(found) }
@@ -52,8 +52,9 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         let path = &config.output;
         check_output(path)?;
         let lines = |form| RowsTarget::Lines(RowsFile { path: path.clone(), form });
+        let counters = config.counters.then(|| opened.counters());
         let paths = || {
-            let found = found_paths(opened)?;
+            let found = found_paths(opened, counters)?;
             export::observed_part(&found, names).into_iter().for_each(messages::note);
             anyhow::Ok(found)
         };
@@ -104,8 +105,10 @@ fn export_firefox(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names)
     let path = &config.output;
     let (start, scratch) = (opened.surroundings().window.0, output::directory(path).to_owned());
     let min_ns = shortest(opened, config.bound)?;
-    let mut profile = firefox::Profile::new(names, opened.schedule, start, min_ns, scratch);
-    check_seen(opened, &opened.trees(&mut profile)?)?;
+    let counters = config.counters.then(|| opened.counters());
+    let profile = firefox::Profile::new(names, opened.schedule, start, min_ns, scratch);
+    let mut profile = profile.with_counters(counters.is_some());
+    check_seen(opened, &opened.counted_trees(&mut profile, counters)?)?;
     profile.notes().into_iter().for_each(messages::note);
     write_file(path, |out| profile.write(out))
 }
@@ -115,8 +118,10 @@ fn export_perfetto(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names
     let min_ns = shortest(opened, config.bound)?;
     let mut file = OutputFile::create(path)?;
     let are_several = opened.wanted.len() > 1;
-    let mut trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns, are_several);
-    let report = opened.trees(&mut trace)?;
+    let counters = config.counters.then(|| opened.counters());
+    let trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns, are_several);
+    let mut trace = trace.with_counters(counters.is_some());
+    let report = opened.counted_trees(&mut trace, counters)?;
     // Else what was written takes no place.
     check_seen(opened, &report)?;
     let notes = trace.finish(opened.surroundings().window.0).with_context(|| cannot_write(path))?;
@@ -139,7 +144,7 @@ fn shortest(opened: &Opened<'_>, bound: Bound) -> Result<u64> {
 pub(crate) fn graph(config: &GraphConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("graph"), |opened| {
         opened.check_weight(config.style.weight)?;
-        let found = found_paths(opened)?;
+        let found = found_paths(opened, None)?;
         let mut out = BufWriter::new(stdout().lock());
         let names = ImageNames::new(opened.image, false);
         let written = graph::write(&mut Printable(&mut out), &found, &names, &config.style);

@@ -97,7 +97,12 @@ impl ExportConfig {
         }
         if args.counters {
             check_counters(&args.calls)?;
-            check_has_rows("--counters", args.format)?;
+            if matches!(args.format, Folded | Flamegraph) {
+                return Err(failure(
+                    Exit::Usage,
+                    "--counters: folded and flamegraph have one number a stack, its time",
+                ));
+            }
         }
         if !args.labels.is_empty() {
             check_has_rows("--label", args.format)?;

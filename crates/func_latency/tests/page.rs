@@ -55,6 +55,27 @@ fn a_page_of_both_calls() {
     check(&directory, &["report", "-f", "f", "--html", "no/such/dir/calls.html"], 3);
 }
 
+/// Data of counters is in the page only where they were asked for; what else is there does not change.
+#[test]
+fn counters_are_in_the_page_on_request() {
+    let directory = recorded("counters");
+    let data = |words: &[&str]| {
+        check(&directory, &[&["report", "-f", "f", "--html", "calls.html"], words].concat(), 0);
+        let page = std::fs::read_to_string(directory.join("calls.html")).unwrap();
+        let elements =
+            page.lines().filter(|line| line.starts_with("<script type=\"") && line.contains(" id=\""));
+        elements.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (without, with) = (data(&[]), data(&["--counters"]));
+    assert_eq!((without.len(), with.len()), (4, 5));
+    assert!(!without[0].contains("\"counters\"") && !without[0].contains("\"ledger\""), "{}", without[0]);
+    assert_eq!(without[1..], with[1..4]);
+    assert!(with[4].contains("id=\"counters-0\""), "{}", with[4]);
+    let added = r#","counters":{"cycles":true,"kernel":false,"is_filtered":false},"ledger":{"#;
+    assert!(with[0].contains(added), "{}", with[0]);
+    assert_eq!(data(&["--counters", "-w", "1"]), data(&["--counters", "-w", "4"]));
+}
+
 /// One pass over the recording is for both.
 #[test]
 fn a_page_changes_nothing_of_a_flame_graph() {

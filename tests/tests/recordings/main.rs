@@ -12,6 +12,7 @@ mod exports;
 mod filter_agrees;
 mod hard_cases;
 mod inside;
+mod instructions_of_a_program;
 mod ledgers;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;

@@ -2,7 +2,9 @@
 
 use super::any_events::random_script;
 use super::script::{analyse, callee_text, id};
-use crate::{ChildRow, Counted, CountersAsked, FunctionReport, Metric, Report, Request};
+use crate::{
+    ChildRow, Counted, CountersAsked, FunctionReport, Metric, Report, Request, RowChild, RowChildren,
+};
 
 fn counting() -> Request {
     let counters = Some(CountersAsked { kernel: false });
@@ -43,6 +45,12 @@ fn calls_children_and_callers_have_what_ran_in_them() {
                     false => assert_eq!(row.counted, None, "{what}"),
                 }
             }
+            for (at, row) in f.rows.iter().enumerate() {
+                for child in f.row_children.of(at) {
+                    let known = row.status.counted().then_some(child.total.sum_ns);
+                    assert_eq!(child.work.map(|work| work.instructions), known, "{what}: {:?}", row.id);
+                }
+            }
             let counters = f.counters.as_ref().unwrap();
             is_its_time(&what, Some(counters.sum), (f.latency.sum_ns, f.error.sum_ns));
             assert_eq!(counters.get(Metric::Instructions).unwrap().count, f.latency.count);
@@ -64,6 +72,16 @@ fn without_counters(mut report: Report) -> Report {
     for f in &mut report.functions {
         f.counters = None;
         f.rows.iter_mut().for_each(|row| row.counted = None);
+        let mut children = RowChildren::default();
+        children.keys.clone_from(&f.row_children.keys);
+        for row in 0..f.rows.len() {
+            let forgotten = f.row_children.of(row).iter().map(|child| RowChild { work: None, ..*child });
+            children.push(&forgotten.collect::<Vec<_>>());
+        }
+        // Where children of rows were not asked for, there is no row.
+        if !f.row_children.keys.is_empty() {
+            f.row_children = children;
+        }
         forget(&mut f.children);
         for caller in &mut f.callers {
             caller.counters = None;

@@ -94,7 +94,8 @@ pub struct ExportArgs {
     /// In rows (csv, jsonl, parquet): a column label_KEY with this value; repeat it for several
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub labels: Vec<Label>,
-    /// In csv, jsonl and parquet: columns of what each call executed (see `report --counters`)
+    /// What each call executed (see `report --counters`): columns in csv, jsonl and parquet, arguments of
+    /// slices in perfetto, markers of outermost calls in firefox, instructions and cycles in pprof
     #[arg(long)]
     pub counters: bool,
     /// Which calls a timeline has.

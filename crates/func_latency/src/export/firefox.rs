@@ -17,12 +17,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::bounds::LeftOut;
-use super::spool::{Sample, Samples, Spool};
+use super::markers::{self, Marker};
+use super::spool::{Record, Records, Sample, Spool};
 use super::{Labels, of_open_calls};
 use crate::render::Names;
 
 /// The version of the format.
 const VERSION: u32 = 55;
+
+/// A marker's phase: it has a begin and an end.
+const INTERVAL: u32 = 1;
 
 /// Takes the trees of outermost calls.
 pub struct Profile<'a> {
@@ -31,6 +35,8 @@ pub struct Profile<'a> {
     start: Ns,
     left_out: LeftOut,
     spool: Spool,
+    /// Calls have markers with what they executed.
+    has_counters: bool,
     /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
     threads: BTreeMap<(Tid, FunctionId), Thread<'a>>,
     /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
@@ -45,7 +51,9 @@ struct Thread<'a> {
     /// Caller and function.
     stacks: Vec<(Option<u32>, usize)>,
     numbers: HashMap<(Option<u32>, usize), u32>,
-    samples: Samples,
+    samples: Records<Sample>,
+    /// Calls with what they executed, if that was asked for.
+    markers: Records<Marker>,
     /// How many there are, of open calls by function.
     lengths: BTreeMap<Option<FunctionId>, u64>,
 }
@@ -67,11 +75,18 @@ impl<'a> Profile<'a> {
             start,
             left_out: LeftOut::below(min_ns),
             spool: Spool::new(scratch),
+            has_counters: false,
             threads: BTreeMap::new(),
             with_whole: BTreeSet::new(),
             with_open: BTreeSet::new(),
             error: Ok(()),
         }
+    }
+
+    /// With a marker for each outermost call that has what it executed, if so.
+    #[must_use]
+    pub fn with_counters(self, has_counters: bool) -> Self {
+        Self { has_counters, ..self }
     }
 
     /// What is to be said of what it shows, for people.
@@ -122,7 +137,7 @@ impl<'a> Profile<'a> {
             "stackwalk": 1,
             "symbolicated": true,
             "categories": [{ "name": "Other", "color": "grey", "subcategories": ["Other"] }],
-            "markerSchema": [],
+            "markerSchema": if self.has_counters { json!([markers::schema()]) } else { json!([]) },
             "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs" },
             "extra": if calls > 0 { left_out } else { json!([]) },
         })
@@ -135,7 +150,13 @@ impl<'a> Profile<'a> {
         key: (Tid, FunctionId),
         thread: &Thread<'_>,
     ) -> io::Result<()> {
-        let mut tables = serde_json::to_vec(&self.tables(key, thread))?;
+        let mut tables = self.tables(key, thread);
+        if !self.has_counters {
+            tables["markers"] = json!({
+                "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [],
+            });
+        }
+        let mut tables = serde_json::to_vec(&tables)?;
         tables.pop(); // its brace
         out.write_all(&tables)?;
         let is_shown = |open: &Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
@@ -149,7 +170,35 @@ impl<'a> Profile<'a> {
         write_column(out, "stack", each, |sample| sample.stack)?;
         write_column(out, "time", each, |sample| ms(sample.from.since(self.start)))?;
         write_column(out, "weight", each, |sample| ms(sample.ns))?;
-        out.write_all(b"}}")
+        out.write_all(b"}")?;
+        if self.has_counters {
+            self.write_markers(out, thread)?;
+        }
+        out.write_all(b"}")
+    }
+
+    /// Writes the markers of a thread, column by column.
+    fn write_markers(&self, out: &mut dyn Write, thread: &Thread<'_>) -> io::Result<()> {
+        let each = |take: &mut dyn FnMut(Marker) -> io::Result<()>| {
+            let is_shown =
+                |open: Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
+            let of_shown = |marker: Marker| if is_shown(marker.open) { take(marker) } else { Ok(()) };
+            self.spool.each(&thread.markers, of_shown)
+        };
+        let mut length = 0u64;
+        each(&mut |_| {
+            length += 1;
+            Ok(())
+        })?;
+        write!(out, ",\n\"markers\":{{\"length\":{length}")?;
+        let since = |at: Ns| ms(at.since(self.start));
+        write_column(out, "category", each, |_| 0)?;
+        write_column(out, "data", each, |marker| marker.data())?;
+        write_column(out, "endTime", each, |marker| since(Ns(marker.from.0.saturating_add(marker.ns))))?;
+        write_column(out, "name", each, |marker| marker.name)?;
+        write_column(out, "phase", each, |_| INTERVAL)?;
+        write_column(out, "startTime", each, |marker| since(marker.from))?;
+        out.write_all(b"}")
     }
 
     fn name(&self, tid: Tid) -> Option<&str> {
@@ -200,9 +249,6 @@ impl<'a> Profile<'a> {
                 "prefix": stacks.iter().map(|(caller, _)| caller).collect::<Vec<_>>(),
                 "frame": stacks.iter().map(|(_, function)| function).collect::<Vec<_>>(),
             },
-            "markers": {
-                "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [],
-            },
             "resourceTable": { "length": 0, "lib": [], "name": [], "host": [], "type": [] },
             "nativeSymbols": { "length": 0, "address": [], "functionSize": [], "libIndex": [], "name": [] },
         })
@@ -210,11 +256,11 @@ impl<'a> Profile<'a> {
 }
 
 /// Writes a column of a table, which is not its first.
-fn write_column<T: Serialize>(
+fn write_column<R: Record, T: Serialize>(
     out: &mut dyn Write,
     name: &str,
-    each: impl Fn(&mut dyn FnMut(Sample) -> io::Result<()>) -> io::Result<()>,
-    value: impl Fn(Sample) -> T,
+    each: impl Fn(&mut dyn FnMut(R) -> io::Result<()>) -> io::Result<()>,
+    value: impl Fn(R) -> T,
 ) -> io::Result<()> {
     write!(out, ",\n\"{name}\":")?;
     let mut before = "[";
@@ -237,7 +283,8 @@ impl<'a> Thread<'a> {
             labels: Labels::new(names),
             stacks: Vec::new(),
             numbers: HashMap::new(),
-            samples: Samples::default(),
+            samples: Records::default(),
+            markers: Records::default(),
             lengths: BTreeMap::new(),
         }
     }
@@ -321,6 +368,11 @@ impl TreeSink for Profile<'_> {
             let key = (call.tid, call.function);
             let thread = self.threads.entry(key).or_insert_with(|| Thread::new(self.names));
             self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
+            if let (true, Some(root)) = (self.has_counters, tree.nodes().first()) {
+                let marker = Marker::of(call, thread.labels.of(root), open_call);
+                let pushed = self.spool.push(&mut thread.markers, marker);
+                self.error = std::mem::replace(&mut self.error, Ok(())).and(pushed);
+            }
         }
     }
 }

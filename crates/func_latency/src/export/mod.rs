@@ -13,6 +13,7 @@ pub mod bounds;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
+mod markers;
 pub mod perfetto;
 pub mod pprof;
 mod spool;

@@ -8,11 +8,13 @@
 //!                |- g -|    |- [syscall]-|
 //!     off-CPU                 |-- -- -|
 //! ```
+//! What a call executed is known of it as a whole, so it is an argument of its slice. There is no track of
+//! counters: between two events of the trace nothing says when the instructions ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use analyzer::{CallRow, CallTree, Node, TreeSink, Trees, off_cpu_spans};
+use analyzer::{CallRow, CallTree, ChildKind, Node, TreeSink, Trees, off_cpu_spans};
 use model::{FunctionId, Ns, Pid, Schedule, Tid};
 use prost::Message;
 
@@ -59,18 +61,25 @@ struct TrackEvent {
 /// A figure of an event.
 #[derive(Clone, PartialEq, Message)]
 struct DebugAnnotation {
-    #[prost(string, tag = "10")]
-    name: String,
+    #[prost(uint64, optional, tag = "1")]
+    name_iid: Option<u64>,
+    #[prost(string, optional, tag = "10")]
+    name: Option<String>,
     #[prost(uint64, optional, tag = "3")]
     uint_value: Option<u64>,
+    #[prost(string, optional, tag = "6")]
+    string_value: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct InternedData {
     #[prost(message, repeated, tag = "2")]
     event_names: Vec<EventName>,
+    #[prost(message, repeated, tag = "3")]
+    debug_annotation_names: Vec<EventName>,
 }
 
+/// A name that is told once: of an event, or of an annotation.
 #[derive(Clone, PartialEq, Message)]
 struct EventName {
     #[prost(uint64, tag = "1")]
@@ -133,6 +142,8 @@ pub struct Trace<'a> {
     /// of a call of another. `None`: there is one function, and its calls are on the threads' tracks.
     functions: Option<BTreeMap<FunctionId, u64>>,
     named: usize,
+    /// Slices have what their calls executed.
+    has_counters: bool,
     left_out: LeftOut,
     is_first: bool,
     error: io::Result<()>,
@@ -155,10 +166,17 @@ impl<'a> Trace<'a> {
             known: BTreeSet::new(),
             functions: are_several.then(BTreeMap::new),
             named: 0,
+            has_counters: false,
             left_out: LeftOut::below(min_ns),
             is_first: true,
             error: Ok(()),
         }
+    }
+
+    /// With what each call executed as arguments of its slice, if so.
+    #[must_use]
+    pub fn with_counters(self, has_counters: bool) -> Self {
+        Self { has_counters, ..self }
     }
 
     /// Says in the trace what it does not have, as an event at its start; the same for people.
@@ -180,8 +198,9 @@ impl<'a> Trace<'a> {
                 ("merged_calls", merged),
             ];
             let annotation = |(name, value): (&str, u64)| DebugAnnotation {
-                name: name.to_owned(),
+                name: Some(name.to_owned()),
                 uint_value: Some(value),
+                ..DebugAnnotation::default()
             };
             let event = TrackEvent {
                 kind: INSTANT,
@@ -210,7 +229,9 @@ impl<'a> Trace<'a> {
             let event_name = |(iid, name): &(u64, &str)| EventName { iid: *iid, name: (*name).to_owned() };
             let event_names = names.iter().map(event_name).collect();
             packet.sequence_flags |= INCREMENTAL_STATE_CLEARED;
-            packet.interned_data = Some(InternedData { event_names });
+            let counters = if self.has_counters { &COUNTERS[..] } else { &[] };
+            let debug_annotation_names = counters.iter().map(event_name).collect();
+            packet.interned_data = Some(InternedData { event_names, debug_annotation_names });
         }
         let packets = Packets { packet: vec![packet] };
         self.error = self.out.write_all(&packets.encode_to_vec());
@@ -253,12 +274,19 @@ impl<'a> Trace<'a> {
         self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() });
     }
 
-    fn slice(&mut self, track_uuid: u64, at: Ns, kind: i32, name_iid: Option<u64>, new_name: Option<&str>) {
-        let event_names = |name: &str| vec![EventName { iid: name_iid.unwrap_or(0), name: name.to_owned() }];
+    fn slice(&mut self, track_uuid: u64, at: Ns, kind: i32, name_iid: Option<u64>) {
+        self.event(at, TrackEvent { kind, name_iid, track_uuid, ..TrackEvent::default() }, None);
+    }
+
+    /// An event on a track; `new_name`: its name, the first time that it is used.
+    fn event(&mut self, at: Ns, event: TrackEvent, new_name: Option<&str>) {
+        let iid = event.name_iid.unwrap_or(0);
+        let event_names = |name: &str| vec![EventName { iid, name: name.to_owned() }];
         self.packet(TracePacket {
             timestamp: Some(at.0),
-            interned_data: new_name.map(|name| InternedData { event_names: event_names(name) }),
-            track_event: Some(TrackEvent { kind, name_iid, track_uuid, ..TrackEvent::default() }),
+            interned_data: new_name
+                .map(|name| InternedData { event_names: event_names(name), ..InternedData::default() }),
+            track_event: Some(event),
             ..TracePacket::default()
         });
     }
@@ -268,9 +296,41 @@ impl<'a> Trace<'a> {
         let is_new = number >= self.named;
         self.named = self.named.max(number + 1);
         let name = is_new.then(|| self.labels.name(number).to_owned());
-        self.slice(track, node.start, SLICE_BEGIN, Some(number as u64 + FIRST_NAME), name.as_deref());
+        let event = TrackEvent {
+            kind: SLICE_BEGIN,
+            name_iid: Some(number as u64 + FIRST_NAME),
+            track_uuid: track,
+            debug_annotations: if self.has_counters { executed(node) } else { Vec::new() },
+            ..TrackEvent::default()
+        };
+        self.event(node.start, event, name.as_deref());
     }
 }
+
+/// What a node executed, as the arguments of its slice. Nothing is known of the system's parts, which are no
+/// user code, and of calls that were not seen from entry to end.
+fn executed(node: &Node) -> Vec<DebugAnnotation> {
+    if matches!(node.kind, ChildKind::Syscall | ChildKind::Interrupt) {
+        return Vec::new();
+    }
+    let work = node.work.filter(|_| node.status.counted());
+    let cycles = work.and_then(|work| work.cycles);
+    let values = [
+        work.map(|work| work.instructions),
+        cycles.map(|cycles| cycles.count),
+        cycles.map(|cycles| cycles.error),
+    ];
+    let annotation = |((iid, _), value): (&(u64, &str), Option<u64>)| DebugAnnotation {
+        name_iid: Some(*iid),
+        uint_value: value,
+        string_value: value.is_none().then(|| "unknown".to_owned()),
+        ..DebugAnnotation::default()
+    };
+    COUNTERS.iter().zip(values).map(annotation).collect()
+}
+
+/// Arguments of slices, with their numbers.
+const COUNTERS: [(u64, &str); 3] = [(1, "instructions"), (2, "cycles"), (3, "cycles_error")];
 
 /// Numbers of functions' names are behind those of the others, from 1.
 const FIRST_NAME: u64 = 3;
@@ -298,13 +358,13 @@ impl TreeSink for Trace<'_> {
         let mut open: Vec<Ns> = Vec::new();
         for step in tree.walk() {
             for end in open.drain(step.depth.min(open.len())..).rev().collect::<Vec<_>>() {
-                self.slice(track, end, SLICE_END, None, None);
+                self.slice(track, end, SLICE_END, None);
             }
             self.begin(track, step.node);
             open.push(step.node.end());
         }
         for end in open.into_iter().rev() {
-            self.slice(track, end, SLICE_END, None, None);
+            self.slice(track, end, SLICE_END, None);
         }
         let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
         let schedule = self.schedule;
@@ -312,8 +372,8 @@ impl TreeSink for Trace<'_> {
             .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0))
         {
             let (iid, _) = if span.preempted { PREEMPTED } else { OFF };
-            self.slice(track | OFF_CPU, span.from, SLICE_BEGIN, Some(iid), None);
-            self.slice(track | OFF_CPU, span.to.unwrap_or(end), SLICE_END, None, None);
+            self.slice(track | OFF_CPU, span.from, SLICE_BEGIN, Some(iid));
+            self.slice(track | OFF_CPU, span.to.unwrap_or(end), SLICE_END, None);
         }
     }
 }

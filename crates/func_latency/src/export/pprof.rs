@@ -1,4 +1,5 @@
-//! A profile for `go tool pprof`: calls, latency and, where it is known, CPU time of each path.
+//! A profile for `go tool pprof`: calls, latency and, where it is known, CPU time of each path; instructions
+//! and cycles, if they are asked for.
 //!
 //! A frame of a stack stands at the instruction that calls the next one, and the last at its function's
 //! first: what a function took itself is shown at the line where it begins, and what a callee took at the
@@ -8,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use analyzer::{FoundPaths, Node, Place};
+use analyzer::{FoundPaths, Node, Place, Work};
 use image::Image;
 use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
@@ -184,9 +185,12 @@ pub fn profile(
     let mut strings = Strings::new();
     // CPU time is a type of its own only where it is known.
     let knows_cpu = found.tree.roots().all(|root| root.total.on_cpu_ns().is_some());
-    let types = [("calls", "count"), ("latency", "nanoseconds"), ("cpu", "nanoseconds")];
-    let types = types.into_iter().take(if knows_cpu { 3 } else { 2 });
+    let counts = Counts::of(found);
+    let mut types = vec![("calls", "count"), ("latency", "nanoseconds")];
+    types.extend(knows_cpu.then_some(("cpu", "nanoseconds")));
+    types.extend(counts.types());
     let sample_type: Vec<ValueType> = types
+        .into_iter()
         .map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) })
         .collect();
     let mut frames: Vec<Frame> = Vec::new();
@@ -200,6 +204,7 @@ pub fn profile(
         }
         let calls = if is_shown { step.node.total.count } else { 0 };
         let values = [calls, step.own.sum_ns].into_iter().chain(step.own.on_cpu_ns());
+        let values = values.chain(counts.values(step.own_work));
         let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect();
         sample.push(Sample { location_id: stack(&frames, &mut places), value });
     }
@@ -207,7 +212,8 @@ pub fn profile(
     let (location, mapping) = locations(&places, image, names, &mut strings);
     let realtime = clocks.realtime_ns.map(|offset| offset.saturating_add_unsigned(window.0.0));
     let default_sample_type = strings.number("latency");
-    let comment = observed_part(found, names).map(|note| strings.number(&note)).into_iter().collect();
+    let notes = observed_part(found, names).into_iter().chain(counts.note().map(str::to_owned));
+    let comment = notes.map(|note| strings.number(&note)).collect();
     let profile = Profile {
         sample_type,
         sample,
@@ -221,6 +227,50 @@ pub fn profile(
         string_table: strings.all,
     };
     profile.encode_to_vec()
+}
+
+/// Which counters are types of their own: those that are known of all paths.
+#[derive(Clone, Copy)]
+enum Counts {
+    /// They were not asked for.
+    None,
+    /// The recording has no CYC packets.
+    Instructions,
+    Both,
+}
+
+impl Counts {
+    fn of(found: &FoundPaths) -> Self {
+        let mut roots = found.tree.roots();
+        match roots.try_fold(true, |has_cycles, root| Some(has_cycles && root.work?.cycles.is_some())) {
+            None => Self::None,
+            Some(false) => Self::Instructions,
+            Some(true) => Self::Both,
+        }
+    }
+
+    fn types(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let types = [("instructions", "count"), ("cycles", "count")];
+        types.into_iter().take(match self {
+            Self::None => 0,
+            Self::Instructions => 1,
+            Self::Both => 2,
+        })
+    }
+
+    /// What a path executed itself, in the order of the types.
+    fn values(self, own: Option<Work>) -> impl Iterator<Item = u64> {
+        let own = own.unwrap_or(Work::NONE);
+        let cycles = own.cycles.map_or(0, |cycles| cycles.count);
+        [own.instructions, cycles].into_iter().take(self.types().count())
+    }
+
+    fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Instructions => Some("cycles are unknown: the recording has no CYC packets"),
+            Self::None | Self::Both => None,
+        }
+    }
 }
 
 fn functions(places: &Places<'_>, image: &Image, strings: &mut Strings) -> Vec<Function> {

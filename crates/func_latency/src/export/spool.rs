@@ -1,4 +1,4 @@
-//! Samples of many threads, in a scratch file: as they come in, and out by thread.
+//! Records of many threads, in a scratch file: as they come in, and out by thread.
 //!
 //! ```text
 //!   thread 1   [ block ]  [ block ]  [ in memory
@@ -13,11 +13,20 @@ use std::path::PathBuf;
 
 use model::{FunctionId, Ns};
 
-/// Samples of a block: a thread has at most one block in memory.
+/// Records of a block: a thread has at most one block in memory.
 const BLOCK: usize = if cfg!(test) { 2 } else { 1 << 10 };
 
-/// Bytes of a sample in the file.
-const SAMPLE_BYTES: usize = 24;
+/// What is kept in a scratch file: [`Self::WORDS`] numbers.
+pub(super) trait Record: Copy {
+    /// Numbers of a record.
+    const WORDS: usize;
+
+    /// Appends the numbers.
+    fn put(self, words: &mut Vec<u64>);
+
+    /// The record of its numbers; `None`: there are too few.
+    fn read(words: &[u64]) -> Option<Self>;
+}
 
 /// A stretch of time in which one function ran itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,25 +39,20 @@ pub(super) struct Sample {
     pub(super) ns: u64,
 }
 
-impl Sample {
-    fn to_bytes(self) -> [u8; SAMPLE_BYTES] {
+impl Record for Sample {
+    const WORDS: usize = 3;
+
+    fn put(self, words: &mut Vec<u64>) {
         // No call is of a function that is not known.
         let open = self.open.unwrap_or(FunctionId::UNKNOWN).0;
-        let mut bytes = [0; SAMPLE_BYTES];
-        let (numbers, times) = bytes.split_at_mut(8);
-        numbers.copy_from_slice(&(u64::from(self.stack) << 32 | u64::from(open)).to_le_bytes());
-        let (from, ns) = times.split_at_mut(8);
-        from.copy_from_slice(&self.from.0.to_le_bytes());
-        ns.copy_from_slice(&self.ns.to_le_bytes());
-        bytes
+        words.extend([u64::from(self.stack) << 32 | u64::from(open), self.from.0, self.ns]);
     }
 
-    fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut numbers = bytes.chunks_exact(8).map(|eight| eight.try_into().map_or(0, u64::from_le_bytes));
-        let (numbers, from, ns) = (numbers.next()?, Ns(numbers.next()?), numbers.next()?);
+    fn read(words: &[u64]) -> Option<Self> {
+        let [numbers, from, ns] = *words else { return None };
         let open = FunctionId(numbers as u32);
         let open = (open != FunctionId::UNKNOWN).then_some(open);
-        Some(Self { stack: (numbers >> 32) as u32, open, from, ns })
+        Some(Self { stack: (numbers >> 32) as u32, open, from: Ns(from), ns })
     }
 }
 
@@ -61,12 +65,18 @@ pub(super) struct Spool {
     end: u64,
 }
 
-/// A thread's samples.
-#[derive(Debug, Default)]
-pub(super) struct Samples {
+/// A thread's records.
+#[derive(Debug)]
+pub(super) struct Records<R> {
     /// Where in the file each full block is.
     blocks: Vec<u64>,
-    last: Vec<Sample>,
+    last: Vec<R>,
+}
+
+impl<R> Default for Records<R> {
+    fn default() -> Self {
+        Self { blocks: Vec::new(), last: Vec::new() }
+    }
 }
 
 impl Spool {
@@ -74,42 +84,46 @@ impl Spool {
         Self { directory, file: None, end: 0 }
     }
 
-    /// Adds a sample to those of a thread.
+    /// Adds a record to those of a thread.
     ///
     /// # Errors
     /// The scratch file could not be made or written.
-    pub(super) fn push(&mut self, samples: &mut Samples, sample: Sample) -> io::Result<()> {
-        samples.last.push(sample);
-        if samples.last.len() < BLOCK {
+    pub(super) fn push<R: Record>(&mut self, records: &mut Records<R>, record: R) -> io::Result<()> {
+        records.last.push(record);
+        if records.last.len() < BLOCK {
             return Ok(());
         }
         let mut file = match self.file.take() {
             Some(file) => file,
             None => tempfile::tempfile_in(&self.directory).or_else(|_| tempfile::tempfile())?,
         };
-        let block: Vec<u8> = samples.last.drain(..).flat_map(Sample::to_bytes).collect();
+        let mut words = Vec::with_capacity(BLOCK * R::WORDS);
+        records.last.drain(..).for_each(|record| record.put(&mut words));
+        let block: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_all(&block)?;
-        samples.blocks.push(self.end);
+        records.blocks.push(self.end);
         self.end += block.len() as u64;
         self.file = Some(file);
         Ok(())
     }
 
-    /// Gives all samples of a thread to `take`, in their order.
+    /// Gives all records of a thread to `take`, in their order.
     ///
     /// # Errors
     /// Those of `take`, or the scratch file could not be read.
-    pub(super) fn each(
+    pub(super) fn each<R: Record>(
         &self,
-        samples: &Samples,
-        mut take: impl FnMut(Sample) -> io::Result<()>,
+        records: &Records<R>,
+        mut take: impl FnMut(R) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut block = [0; BLOCK * SAMPLE_BYTES];
-        for at in &samples.blocks {
+        let mut block = vec![0; BLOCK * R::WORDS * 8];
+        for at in &records.blocks {
             self.file.as_ref().map_or(Ok(()), |file| file.read_exact_at(&mut block, *at))?;
-            block.chunks_exact(SAMPLE_BYTES).filter_map(Sample::of_bytes).try_for_each(&mut take)?;
+            let word = |eight: &[u8]| eight.try_into().map_or(0, u64::from_le_bytes);
+            let words: Vec<u64> = block.chunks_exact(8).map(word).collect();
+            words.chunks_exact(R::WORDS).filter_map(R::read).try_for_each(&mut take)?;
         }
-        samples.last.iter().copied().try_for_each(take)
+        records.last.iter().copied().try_for_each(take)
     }
 }
 
@@ -120,7 +134,7 @@ mod tests {
     #[test]
     fn samples_of_threads_come_back_in_their_order() {
         let mut spool = Spool::new(std::env::temp_dir());
-        let mut threads = [Samples::default(), Samples::default()];
+        let mut threads = [Records::default(), Records::default()];
         let sample = |number: u64| Sample {
             stack: number as u32,
             open: (number % 3 == 1).then_some(FunctionId(u32::MAX)),
@@ -133,7 +147,7 @@ mod tests {
         for (samples, numbers) in threads.iter().zip([&[0, 2, 4, 6, 8][..], &[1, 3, 5, 7]]) {
             let mut found = Vec::new();
             spool
-                .each(samples, |sample| {
+                .each(samples, |sample: Sample| {
                     found.push(sample);
                     Ok(())
                 })

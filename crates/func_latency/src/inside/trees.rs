@@ -13,7 +13,7 @@
 
 use std::cmp::Reverse;
 
-use analyzer::{CallTree, ChildKey, Status, Total, Wait};
+use analyzer::{CallTree, ChildKey, Status, Total, Wait, Work};
 use model::Ns;
 
 /// Times off the CPU that are known one by one, the longest.
@@ -32,6 +32,8 @@ pub struct PrunedNode {
     pub total: Total,
     /// The most by which that time may differ from the true one: [`analyzer::Node::error_ns`].
     pub error_ns: u64,
+    /// What was executed, that of callees included; `None`: counters were not asked for.
+    pub work: Option<Work>,
 }
 
 /// What a node is.
@@ -87,6 +89,7 @@ impl PrunedTree {
             since_ns: step.node.start.since(begin),
             total: step.node.total,
             error_ns: step.node.error_ns,
+            work: step.node.work,
         });
         let whole = Self { begin, nodes: nodes.collect(), waits: LongestWaits::default() };
         whole.pruned(nodes_max)
@@ -109,17 +112,17 @@ fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
     let mut left_out = None;
     for (node, is_long) in nodes.iter().zip(is_long) {
         if left_out.is_some_and(|depth| node.depth > depth) {
-            pruned.leave_out(LeftOut { nodes: node.what.nodes(), ..LeftOut::default() });
+            pruned.leave_out(LeftOut { nodes: node.what.nodes(), ..LeftOut::NOTHING });
             continue;
         }
         pruned.close(node.depth);
         left_out = (!is_long).then_some(node.depth);
         if *is_long {
             pruned.nodes.push(*node);
-            pruned.open.push(LeftOut::default());
+            pruned.open.push(LeftOut::NOTHING);
         } else {
-            let PrunedNode { total, error_ns, .. } = *node;
-            pruned.leave_out(LeftOut { nodes: node.what.nodes(), total, error_ns });
+            let PrunedNode { total, error_ns, work, .. } = *node;
+            pruned.leave_out(LeftOut { nodes: node.what.nodes(), total, error_ns, work });
         }
     }
     pruned.close(0);
@@ -138,10 +141,11 @@ impl Pruned {
     /// Ends the nodes of this depth and below.
     fn close(&mut self, depth: usize) {
         while self.open.len() > depth {
-            let Some(LeftOut { nodes, total, error_ns }) = self.open.pop() else { return };
+            let Some(LeftOut { nodes, total, error_ns, work }) = self.open.pop() else { return };
             if nodes > 0 {
                 let depth = self.open.len() + 1;
-                self.nodes.push(PrunedNode { depth, what: What::More(nodes), since_ns: 0, total, error_ns });
+                let what = What::More(nodes);
+                self.nodes.push(PrunedNode { depth, what, since_ns: 0, total, error_ns, work });
             }
         }
     }
@@ -151,17 +155,31 @@ impl Pruned {
             all.nodes += part.nodes;
             all.total.add(part.total);
             all.error_ns = all.error_ns.saturating_add(part.error_ns);
+            all.work = all.work.zip(part.work).map(|(mut sum, more)| {
+                sum.add(more);
+                sum
+            });
         }
     }
 }
 
 /// What was left out of a node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct LeftOut {
     nodes: usize,
     /// Sums of the topmost ones.
     total: Total,
     error_ns: u64,
+    work: Option<Work>,
+}
+
+impl LeftOut {
+    const NOTHING: Self = Self {
+        nodes: 0,
+        total: Total { count: 0, sum_ns: 0, off_cpu_ns: Some(0) },
+        error_ns: 0,
+        work: Some(Work::NONE),
+    };
 }
 
 /// Which nodes are among the longest; `None`: all. No node is longer than the one that it is in, which comes

@@ -115,10 +115,16 @@ fn share(time: &TimeRow, number: usize, parts: usize) -> Spent {
     }
 }
 
+/// Calls by code in the IP filter of a function outside of it are seen. None of its lines may then look as if
+/// it was never executed.
+pub(crate) fn is_outside_of_filter(has_ip_filter: bool, groups: &[OwnCode]) -> bool {
+    has_ip_filter && groups.iter().all(|group| group.code.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::{CodeBegin, CodeRow, Place, Total};
+    use analyzer::{CodeBegin, CodeRow, Place, TimeRow, Total};
     use model::{ObjectId, Svma};
 
     #[test]
@@ -142,5 +148,16 @@ mod tests {
         assert_eq!(Whole::of(&code).own_error_ns, 7);
         let elsewhere = Total { sum_ns: 1, ..Total::default() };
         assert_eq!(Whole::of(&OwnCode { elsewhere, ..code }).own_error_ns, 40, "the rest of the whole");
+    }
+
+    #[test]
+    fn code_outside_of_the_filter_is_not_code_that_was_never_executed() {
+        let (unseen, mut seen) = (OwnCode::default(), OwnCode::default());
+        let (start, begin) = (Place { object: ObjectId(1), svma: Svma(0x10) }, CodeBegin::Entry);
+        let time = TimeRow { total: Total::default(), error_ns: 0 };
+        seen.code.push(CodeRow { start, begin, end: None, time });
+        assert!(is_outside_of_filter(true, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(false, std::slice::from_ref(&unseen)));
+        assert!(!is_outside_of_filter(true, &[unseen, seen]));
     }
 }

@@ -161,7 +161,7 @@ pub(super) fn write(
         by: None,
         code_blocks: &[],
     };
-    rows.and(write_report(config, &view, &[]))?;
+    rows.and(write_report(config, &view, &[], &[]))?;
     if config.explain {
         explain_command::slowest_of_rows(&report, &code.image, view.input)?;
     }

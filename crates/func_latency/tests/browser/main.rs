@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod call;
+mod counters;
 mod devtools;
 mod inside;
 mod large;

@@ -44,7 +44,7 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
     let fsync = |row: &CallRow| vec![(Reason::Syscall(74), slept(row))];
     let of_calls = waited.map(|row| (row.id, fsync(row))).collect();
     function.row_reasons = RowReasons::of_rows(&function.rows, &of_calls);
-    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[]).unwrap();
+    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[], &[]).unwrap();
     let Some(mut opened) = Opened::written("probes", write) else { return };
 
     let slowest = *report.functions[0].rows.iter().max_by_key(|row| row.off_cpu_ns).unwrap();
@@ -72,7 +72,7 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
 #[test]
 fn probed_calls_say_where_they_began() {
     let report = made_up::probed(made_up::report(5_000));
-    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[]).unwrap();
+    let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[], &[]).unwrap();
     let Some(mut opened) = Opened::written("slices", write) else { return };
     opened.choose("from-latency", "100 us");
     opened.choose("to-latency", "5 ms");

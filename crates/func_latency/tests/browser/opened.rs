@@ -24,7 +24,7 @@ impl Opened {
     /// browser here, which is said.
     pub(crate) fn new(test: &str, report: &Report) -> Option<Self> {
         Self::written(test, |page| {
-            html::write_file(page, &made_up::view(report), &inside::inside(report)).unwrap()
+            html::write_file(page, &made_up::view(report), &inside::inside(report), &[]).unwrap()
         })
     }
 

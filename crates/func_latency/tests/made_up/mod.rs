@@ -197,7 +197,7 @@ fn one_call(
         .filter_map(|(ns, key)| {
             let off_cpu_ns = Some(if key == 2 { ns? - 5_000 } else { 0 });
             let total = Total { count: 1, sum_ns: ns?, off_cpu_ns };
-            Some(RowChild { key, total, error_ns: CHILD_ERROR_NS })
+            Some(RowChild { key, total, error_ns: CHILD_ERROR_NS, work: None })
         })
         .collect();
     let inside: u64 = children.iter().map(|child| child.total.sum_ns).sum();

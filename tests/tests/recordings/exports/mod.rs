@@ -2,6 +2,7 @@
 //! published schema, the Firefox Profiler and the rules of its format, speedscope, DuckDB, and `inferno`.
 
 mod bounds;
+mod counters;
 mod firefox;
 mod parquet;
 mod perfetto;

@@ -15,8 +15,9 @@ struct Fields(Schema);
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 static EVENT_NAME: Fields = Fields(&[(1, VARINT, None), (2, BYTES, None)]);
-static INTERNED: Fields = Fields(&[(2, BYTES, Some(&EVENT_NAME))]);
-static ANNOTATION: Fields = Fields(&[(3, VARINT, None), (10, BYTES, None)]);
+static INTERNED: Fields = Fields(&[(2, BYTES, Some(&EVENT_NAME)), (3, BYTES, Some(&EVENT_NAME))]);
+static ANNOTATION: Fields =
+    Fields(&[(1, VARINT, None), (3, VARINT, None), (6, BYTES, None), (10, BYTES, None)]);
 static TRACK_EVENT: Fields = Fields(&[
     (4, BYTES, Some(&ANNOTATION)),
     (9, VARINT, None),
@@ -81,12 +82,16 @@ fn contents(fields: &Found, n: u64) -> impl Iterator<Item = &[u8]> {
     fields.iter().filter(move |field| field.0 == n).map(|field| field.2.as_slice())
 }
 
+/// The arguments of a slice, by name; `None`: `unknown`.
+type Arguments = BTreeMap<String, Option<u64>>;
+
 /// A slice of a track.
 pub(super) struct Slice {
     track: u64,
     pub(super) ns: u64,
     /// Slices that it is in.
     pub(super) depth: usize,
+    pub(super) arguments: Arguments,
 }
 
 /// All of a trace.
@@ -119,11 +124,19 @@ impl Slices {
 /// Reads a trace, whose fields must be in the schema, and whose slices must nest.
 #[allow(clippy::panic, reason = "a test that cannot go on fails")]
 pub(super) fn read(path: &Path) -> Slices {
-    let mut open: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut open: BTreeMap<u64, Vec<(u64, Arguments)>> = BTreeMap::new();
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     let mut read = Slices { slices: Vec::new(), left_out: None };
     for (_, _, packet) in fields(&std::fs::read(path).unwrap(), &TRACE) {
         let packet = fields(&packet, &PACKET);
+        for interned in contents(&packet, 12) {
+            for name in contents(&fields(interned, &INTERNED), 3) {
+                let name = fields(name, &EVENT_NAME);
+                let text = contents(&name, 2).next().unwrap().to_vec();
+                names.insert(number(&name, 1).unwrap(), String::from_utf8(text).unwrap());
+            }
+        }
         let Some(event) = contents(&packet, 11).next() else { continue };
         let event = fields(event, &TRACK_EVENT);
         let (time, track) = (number(&packet, 8).unwrap(), number(&event, 11).unwrap());
@@ -131,10 +144,19 @@ pub(super) fn read(path: &Path) -> Slices {
         assert!(before.is_none_or(|before| before <= time), "time runs backwards");
         let stack = open.entry(track).or_default();
         match number(&event, 9) {
-            Some(1) => stack.push(time),
+            Some(1) => {
+                let argument = |argument: &[u8]| {
+                    let argument = fields(argument, &ANNOTATION);
+                    let value = number(&argument, 3);
+                    let word = contents(&argument, 6).next();
+                    assert_eq!(word, value.is_none().then_some(&b"unknown"[..]));
+                    (names[&number(&argument, 1).unwrap()].clone(), value)
+                };
+                stack.push((time, contents(&event, 4).map(argument).collect()));
+            }
             Some(2) => {
-                let ns = time - stack.pop().unwrap();
-                read.slices.push(Slice { track, ns, depth: stack.len() });
+                let (begin, arguments) = stack.pop().unwrap();
+                read.slices.push(Slice { track, ns: time - begin, depth: stack.len(), arguments });
             }
             Some(3) => {
                 let figure = |figure: &[u8]| {

@@ -14,7 +14,7 @@ static HAS_PPROF: LazyLock<bool> = LazyLock::new(|| {
     help.is_ok_and(|status| status.success())
 });
 
-fn has_go() -> bool {
+pub(super) fn has_go() -> bool {
     if !*HAS_PPROF {
         println!("skipped: go is not installed");
     }

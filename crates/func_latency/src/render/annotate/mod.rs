@@ -1,11 +1,13 @@
 //! A function's lines or instructions, with what calls did at each.
 
 pub mod json;
+pub(crate) mod rows;
 pub mod text;
 
 use model::FunctionId;
 
 use super::Names;
+use super::units::{counted, percent, share};
 use crate::listing::instructions::Listing;
 use crate::listing::lines::{Line, LineKey};
 use crate::listing::source_text::SourceText;
@@ -45,6 +47,35 @@ impl View<'_> {
     /// The text of a source line, if it is there.
     fn text_of(&self, line: &LineKey) -> Option<String> {
         self.source?.line(&line.file, line.line)
+    }
+
+    /// What the rows are: `line` or `instruction`.
+    pub(crate) const fn row_kind(&self) -> &'static str {
+        if self.lines.is_some() { "line" } else { "instruction" }
+    }
+
+    /// `3 lines not executed`.
+    pub(crate) fn left_out(&self, rows: u64) -> String {
+        let is_unseen = self.listing.groups.iter().any(|whole| whole.elsewhere_ns > 0);
+        let not = if is_unseen { "not seen" } else { "not executed" };
+        format!("{} {not}", counted(rows, self.row_kind()))
+    }
+
+    /// How exact the figures are, in words.
+    pub(crate) fn exactness(&self) -> String {
+        let spent: Vec<_> = match self.lines {
+            Some(lines) => lines.iter().flat_map(|line| &line.spent).collect(),
+            None => self.listing.instructions.iter().flat_map(|one| &one.spent).collect(),
+        };
+        let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+        let estimated_ns = sum(&mut spent.iter().map(|spent| spent.estimated_ns));
+        let own_ns = sum(&mut self.listing.groups.iter().map(|whole| whole.own_ns));
+        format!(
+            "Executions are exact. Of straight code between two branches only the time as a whole is known: \
+             {}s in it have an even share by instructions. {} % of self is such a share, an estimate.",
+            self.row_kind(),
+            percent(share(estimated_ns, own_ns)),
+        )
     }
 }
 

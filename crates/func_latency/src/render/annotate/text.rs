@@ -1,17 +1,13 @@
 //! The listing as text, for people.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use super::rows::{Row, rows};
 use super::{Groups, View};
-use crate::listing::lines::Line;
-use crate::listing::{Callees, Spent, Whole};
+use crate::listing::{Spent, Whole};
 use crate::render::names::{callee_name, file_name};
 use crate::render::table::{Align, Table, wrapped};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
-
-/// Callees that a row names.
-const NAMED: usize = 2;
 
 /// Columns of sentences.
 const TEXT_COLUMNS: usize = 100;
@@ -33,13 +29,9 @@ pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
         write_whole(out, view.groups, group, whole)?;
     }
     writeln!(out)?;
-    let mut table = Listed { view, table: Table::new(&titles(view)), left_out: 0 };
-    match view.lines {
-        Some(lines) => lines.iter().for_each(|line| table.line(line, 0)),
-        None => table.instructions(),
-    }
-    table.rest();
-    table.table.write(out, width)?;
+    let mut table = Table::new(&titles(view));
+    rows(view).iter().for_each(|row| add_row(&mut table, view, row));
+    table.write(out, width)?;
     write_notes(out, view)
 }
 
@@ -77,7 +69,7 @@ fn write_wrapped(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()
 }
 
 fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
-    let first = if view.lines.is_some() { "line" } else { "instruction" };
+    let first = view.row_kind();
     let figures: &[&'static str] = match view.groups {
         Groups::All => &["executions", "self", "in calls", "share %"],
         Groups::SlowAndTypical(_) => {
@@ -88,106 +80,34 @@ fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
     [(first, Align::Left)].into_iter().chain(figures).collect()
 }
 
-/// A table with the rows so far.
-struct Listed<'a> {
-    view: &'a View<'a>,
-    table: Table,
-    /// Rows that were never executed, since the last one that was.
-    left_out: u64,
-}
-
-impl Listed<'_> {
-    fn line(&mut self, line: &Line, depth: usize) {
-        let name = match (&*line.key.file, line.key.line) {
-            ("", _) => "(no line)".to_owned(),
-            (file, 0) => format!("{}:?", file_name(file)),
-            (file, number) => format!("{}:{number}", file_name(file)),
-        };
-        let mark = if depth > 0 { " (inlined)" } else { "" };
-        let of_inlined = |callee: &_| line.inlined.iter().any(|inlined| inlined.callees.contains_key(callee));
-        let callees = line.callees.iter().filter(|(callee, _)| !of_inlined(callee));
-        let callees = callees.map(|(callee, times)| (*callee, times.clone())).collect();
-        let text: Option<String> =
-            self.view.text_of(&line.key).map(|text| text.chars().take(TEXT_MAX).collect());
-        let text = text.map(|text| format!("  {text}")).unwrap_or_default();
-        self.row(format!("{}{name}{mark}{text}", "  ".repeat(depth)), &line.spent, line.is_own, &callees);
-        if line.spent.iter().any(is_met) {
-            line.inlined.iter().for_each(|inlined| self.line(inlined, depth + 1));
-            self.rest();
+fn add_row(table: &mut Table, view: &View<'_>, row: &Row<'_>) {
+    let blank = titles(view).len() - 1;
+    match row {
+        Row::Heading(name) => table.row([vec![name.clone()], vec![String::new(); blank]].concat()),
+        Row::LeftOut(rows) => {
+            let name = format!("  ({})", view.left_out(*rows));
+            table.row([vec![name], vec![String::new(); blank]].concat());
         }
-    }
-
-    fn instructions(&mut self) {
-        let view = self.view;
-        let mut last_line = None;
-        for instruction in &view.listing.instructions {
-            let line = view.names.line(instruction.place);
-            if line != last_line && instruction.spent.iter().any(is_met) {
-                self.rest();
-                let blank = titles(view).len() - 1;
-                let name = line.clone().unwrap_or_else(|| "(no line)".to_owned());
-                self.table.row([vec![name], vec![String::new(); blank]].concat());
-                last_line = line;
+        Row::Code(code) => {
+            let indent = "  ".repeat(code.depth);
+            let text: Option<String> = code
+                .text
+                .as_ref()
+                .map(|text| format!("  {}", text.chars().take(TEXT_MAX).collect::<String>()));
+            let name = format!("{indent}{}{}", code.name, text.unwrap_or_default());
+            let is_said = code.calls.is_empty() || name.ends_with(&code.calls);
+            let note = (!is_said).then(|| format!("{indent}calls {}", code.calls));
+            let mut cells = vec![name];
+            match (code.spent, &view.listing.groups[..]) {
+                ([slow, typical], [of_slow, of_typical]) => {
+                    cells.extend(beside((slow, of_slow), (typical, of_typical), code.is_own));
+                }
+                ([spent], [whole]) => cells.extend(figures(spent, whole, code.is_own)),
+                _ => (),
             }
-            let text = instruction.text.as_deref().unwrap_or("(outside of the function)");
-            let name = format!("  {}  {text}", view.names.site(instruction.place));
-            self.row(name, &instruction.spent, instruction.is_own(), &instruction.callees);
+            table.row_with_notes(cells, note.as_slice());
         }
     }
-
-    /// Adds a row, unless nothing was done there.
-    fn row(&mut self, name: String, spent: &[Spent], is_own: bool, callees: &Callees) {
-        if !spent.iter().any(is_met) {
-            self.left_out += 1;
-            return;
-        }
-        self.rest();
-        let named = self.named(callees);
-        let is_said = named.is_empty() || name.ends_with(&named);
-        let depth = name.len() - name.trim_start().len();
-        let note = (!is_said).then(|| format!("{}calls {named}", " ".repeat(depth)));
-        let mut cells = vec![name];
-        match (spent, &self.view.listing.groups[..]) {
-            ([slow, typical], [of_slow, of_typical]) => {
-                cells.extend(beside((slow, of_slow), (typical, of_typical), is_own));
-            }
-            ([spent], [whole]) => cells.extend(figures(spent, whole, is_own)),
-            _ => (),
-        }
-        self.table.row_with_notes(cells, note.as_slice());
-    }
-
-    /// The callees with most time.
-    fn named(&self, callees: &Callees) -> String {
-        let sum_ns = |times: &[(u64, u64)]| times.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
-        let mut by_time: Vec<_> = callees.iter().map(|(callee, times)| (sum_ns(times), *callee)).collect();
-        by_time.sort_by_key(|(ns, callee)| (Reverse(*ns), *callee));
-        let names =
-            by_time.iter().map(|(_, (kind, function))| callee_name(self.view.names, *kind, *function));
-        let mut names: Vec<String> = names.collect();
-        names.dedup();
-        let more = if names.len() > NAMED { ", ..." } else { "" };
-        names.truncate(NAMED);
-        format!("{}{more}", names.join(", "))
-    }
-
-    /// Says what was left out.
-    fn rest(&mut self) {
-        let what = if self.view.lines.is_some() { "line" } else { "instruction" };
-        if self.left_out > 0 {
-            let is_unseen = self.view.listing.groups.iter().any(|whole| whole.elsewhere_ns > 0);
-            let not = if is_unseen { "not seen" } else { "not executed" };
-            let name = format!("  ({} {not})", counted(self.left_out, what));
-            let blank = titles(self.view).len() - 1;
-            self.table.row([vec![name], vec![String::new(); blank]].concat());
-            self.left_out = 0;
-        }
-    }
-}
-
-/// Something was done there.
-fn is_met(spent: &Spent) -> bool {
-    spent.executions > 0 || spent.total_ns() > 0
 }
 
 fn figures(spent: &Spent, whole: &Whole, is_own: bool) -> [String; 4] {
@@ -235,19 +155,6 @@ fn write_notes(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
             names.map(|(kind, function)| callee_name(view.names, *kind, *function)).collect();
         writeln!(out, "\n  At no known place: {} in {}", sums.join(" and "), names.join(", "))?;
     }
-    let spent: Vec<_> = match view.lines {
-        Some(lines) => lines.iter().flat_map(|line| &line.spent).collect(),
-        None => listing.instructions.iter().flat_map(|one| &one.spent).collect(),
-    };
-    let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
-    let estimated_ns = sum(&mut spent.iter().map(|spent| spent.estimated_ns));
-    let own_ns = sum(&mut listing.groups.iter().map(|whole| whole.own_ns));
-    let what = if view.lines.is_some() { "lines" } else { "instructions" };
-    let text = format!(
-        "Executions are exact. Of straight code between two branches only the time as a whole is known: {what} \
-         in it have an even share by instructions. {} % of self is such a share, an estimate.",
-        percent(share(estimated_ns, own_ns)),
-    );
     writeln!(out)?;
-    write_wrapped(out, &text, "  ")
+    write_wrapped(out, &view.exactness(), "  ")
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use analyzer::{CallRow, FunctionReport, SliceKind, Status};
+use analyzer::{CallRow, FunctionReport, RowChild, SliceKind, Status};
 use serde::Serialize;
 
 use super::columns::{Columns, zigzag};
@@ -96,7 +96,7 @@ pub(super) fn pack(
     view: &View<'_>,
     function: &FunctionReport,
     typical: &TypicalCalls,
-    children_max: usize,
+    with_children: &WithChildren,
 ) -> io::Result<(Function, String)> {
     let rows = &function.rows;
     let threads = Numbers::of(rows.iter().map(|row| row.tid));
@@ -117,7 +117,7 @@ pub(super) fn pack(
     columns.put(rows.iter().map(flags))?;
     columns.put(rows.iter().map(|row| callers.number(&(row.caller, row.site))))?;
     columns.put(rows.iter().map(|row| causes.number(&cause(row))))?;
-    let one_in = put_children(&mut columns, function, typical, children_max)?;
+    put_children(&mut columns, function, with_children)?;
 
     let names = view.names;
     let packed = Function {
@@ -129,7 +129,7 @@ pub(super) fn pack(
         callers: callers.keys().map(|key| Caller::of(names, *key, typical)).collect(),
         children: function.row_children.keys.iter().map(|key| Child::of(names, key)).collect(),
         causes: causes.0.into_keys().collect(),
-        children_of_one_in: one_in,
+        children_of_one_in: with_children.one_in,
         p50_ns: function.latency.spread.map_or(0, |spread| spread.p50_ns),
         p99_ns: p99_ns(function),
         max_ns: function.latency.spread.map_or(0, |spread| spread.max_ns),
@@ -191,38 +191,57 @@ fn p99_ns(function: &FunctionReport) -> u64 {
     function.latency.spread.map_or(0, |spread| spread.p99_ns)
 }
 
+/// The calls that have their children in the page.
+pub(super) struct WithChildren {
+    /// One in so many ordinary calls has.
+    one_in: usize,
+    /// By row.
+    is_in: Vec<bool>,
+}
+
+impl WithChildren {
+    /// Of a function whose report has the children of rows; at most about `children_max` of ordinary calls.
+    pub(super) fn of(function: &FunctionReport, typical: &TypicalCalls, children_max: usize) -> Self {
+        let rows = &function.rows;
+        let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
+        let one_in = all.div_ceil(children_max.max(1)).max(1);
+        let slow_ns = p99_ns(function);
+        let typical: BTreeSet<usize> = typical.values().copied().collect();
+        let is_in = |(number, row): (usize, &CallRow)| {
+            is_sampled(number as u64, one_in as u64)
+                || !row.status.counted()
+                || row.latency_ns > slow_ns
+                || typical.contains(&number)
+        };
+        Self { one_in, is_in: rows.iter().enumerate().map(is_in).collect() }
+    }
+
+    /// The children that are in the page, in the order of their columns.
+    pub(super) fn children<'f>(
+        &'f self,
+        function: &'f FunctionReport,
+    ) -> impl Iterator<Item = &'f RowChild> + Clone {
+        let rows = self.is_in.iter().enumerate().filter(|(_, is_in)| **is_in);
+        rows.flat_map(|(number, _)| function.row_children.of(number))
+    }
+}
+
 /// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).
-/// Returns one in how many ordinary calls has them.
 fn put_children(
     columns: &mut Columns,
     function: &FunctionReport,
-    typical: &TypicalCalls,
-    children_max: usize,
-) -> io::Result<usize> {
-    let rows = &function.rows;
-    let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
-    let one_in = all.div_ceil(children_max.max(1)).max(1);
-    let slow_ns = p99_ns(function);
-    let typical: BTreeSet<usize> = typical.values().copied().collect();
-    let is_in = |number: usize, row: &CallRow| {
-        is_sampled(number as u64, one_in as u64)
-            || !row.status.counted()
-            || row.latency_ns > slow_ns
-            || typical.contains(&number)
-    };
-    let shown =
-        || rows.iter().enumerate().filter(|(number, row)| is_in(*number, row)).map(|(number, _)| number);
-    let counts = rows.iter().enumerate().map(|(number, row)| match is_in(number, row) {
+    with_children: &WithChildren,
+) -> io::Result<()> {
+    let counts = with_children.is_in.iter().enumerate().map(|(number, is_in)| match is_in {
         true => function.row_children.of(number).len() as u64 + 1,
         false => 0,
     });
     columns.put(counts)?;
-    let children = || shown().flat_map(|number| function.row_children.of(number));
+    let children = || with_children.children(function);
     columns.put(children().map(|child| u64::from(child.key)))?;
     columns.put(children().map(|child| child.total.count))?;
     columns.put(children().map(|child| child.total.sum_ns))?;
-    columns.put_known(children().map(|child| child.total.off_cpu_ns))?;
-    Ok(one_in)
+    columns.put_known(children().map(|child| child.total.off_cpu_ns))
 }
 
 impl Caller {

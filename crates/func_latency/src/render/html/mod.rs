@@ -11,7 +11,9 @@
 //! into the page as text only. The page's own policy (CSP) forbids it to load anything.
 
 mod calls;
+pub mod closer;
 mod columns;
+mod counters;
 mod trees;
 mod ways;
 
@@ -20,6 +22,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
+
+use closer::Closer;
 
 use super::View;
 use crate::inside::{Inside, typical};
@@ -32,14 +36,17 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 
 /// One script in the order in which its parts need each other.
-const SCRIPT: [&str; 16] = [
+const SCRIPT: [&str; 19] = [
     include_str!("page/units.js"),
     include_str!("page/calls.js"),
+    include_str!("page/counters.js"),
     include_str!("page/trees.js"),
     include_str!("page/compare.js"),
     include_str!("page/axes.js"),
     include_str!("page/plot.js"),
     include_str!("page/tables.js"),
+    include_str!("page/counter_tables.js"),
+    include_str!("page/closer.js"),
     include_str!("page/tree_view.js"),
     include_str!("page/tree_table.js"),
     include_str!("page/flame.js"),
@@ -73,29 +80,45 @@ struct Function {
     ways: ways::Ways,
     /// `None`: calls were not seen from inside.
     trees: Option<trees::Trees>,
+    /// Not there: counters were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<counters::Counters>,
+    /// Why slow calls were slow; not there: counters were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger: Option<closer::Ledger>,
+    /// The function's lines; not there: counters were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<closer::Lines>,
 }
 
-/// What the columns of each function are called, in their order in its [`Function`].
-const COLUMNS: [&str; 3] = ["calls", "ways", "trees"];
+/// What the columns of each function are called, in their order in its [`Function`]; the last ones are not
+/// there where counters were not asked for.
+const COLUMNS: [&str; 4] = ["calls", "ways", "trees", "counters"];
 
 /// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its
-/// functions are like inside, or nothing, where only they themselves were seen.
+/// functions are like inside, or nothing, where only they themselves were seen; `closer`: what a closer look
+/// at slow calls found, or nothing, where there was none.
 ///
 /// # Errors
 /// The file could not be created or written.
-pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside]) -> Result<()> {
-    output::write_file(path, |out| write(out, view, inside))
+pub fn write_file(path: &Path, view: &View<'_>, inside: &[Inside], closer: &[Closer]) -> Result<()> {
+    output::write_file(path, |out| write(out, view, inside, closer))
 }
 
 /// Writes the page.
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
-    with_printable(view, |view| write_printable(out, view, inside))
+pub fn write(out: &mut dyn Write, view: &View<'_>, inside: &[Inside], closer: &[Closer]) -> io::Result<()> {
+    with_printable(view, |view| write_printable(out, view, inside, closer))
 }
 
-fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> io::Result<()> {
+fn write_printable(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    inside: &[Inside],
+    closer: &[Closer],
+) -> io::Result<()> {
     let mut packed = Vec::new();
     let mut functions = Vec::new();
     for (number, function) in view.report.functions.iter().enumerate() {
@@ -104,9 +127,12 @@ fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> i
             inside.map_or_else(|| typical(&function.rows, &|_| true), |inside| inside.typical.clone());
         let (ways, of_ways) = ways::pack(view, function, inside)?;
         let (trees, of_trees) = trees::pack(view, inside)?;
-        let (function, of_calls) = calls::pack(view, function, &typical, calls::CHILDREN_MAX)?;
-        functions.push(Function { calls: function, ways, trees });
-        packed.push([of_calls, of_ways, of_trees]);
+        let with_children = calls::WithChildren::of(function, &typical, calls::CHILDREN_MAX);
+        let (counters, of_counters) = counters::pack(view, function, &with_children, inside)?.unzip();
+        let (ledger, lines) = closer.get(number).map(|closer| closer.pack(view, function.id)).unzip();
+        let (function, of_calls) = calls::pack(view, function, &typical, &with_children)?;
+        functions.push(Function { calls: function, ways, trees, counters, ledger, lines });
+        packed.push([Some(of_calls), Some(of_ways), Some(of_trees), of_counters]);
     }
     let trace = &view.report.trace;
     let meta = Meta {
@@ -135,12 +161,13 @@ fn write_printable(out: &mut dyn Write, view: &View<'_>, inside: &[Inside]) -> i
     Ok(())
 }
 
-fn write_data(out: &mut dyn Write, meta: &Meta<'_>, packed: &[[String; 3]]) -> io::Result<()> {
+fn write_data(out: &mut dyn Write, meta: &Meta<'_>, packed: &[[Option<String>; 4]]) -> io::Result<()> {
     // In JSON `<` stands in strings only; written so, no name can end the element.
     let json = serde_json::to_string(meta)?.replace('<', "\\u003c");
     writeln!(out, "<script type=\"application/json\" id=\"meta\">{json}</script>")?;
     for (number, of_function) in packed.iter().enumerate() {
         for (name, columns) in COLUMNS.iter().zip(of_function) {
+            let Some(columns) = columns else { continue };
             writeln!(out, "<script type=\"text/plain\" id=\"{name}-{number}\">{columns}</script>")?;
         }
     }

@@ -34,7 +34,7 @@ impl Callee {
     }
 
     /// ... without where the line was inlined.
-    fn short_place(&self) -> String {
+    pub(crate) fn short_place(&self) -> String {
         let place = self.place();
         place.split_once(" inlined at ").map_or(place.to_owned(), |(line, _)| format!("{line} (inlined)"))
     }

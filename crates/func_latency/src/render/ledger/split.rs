@@ -33,26 +33,32 @@ pub(super) fn write(out: &mut dyn Write, view: &LedgerView, width: usize) -> io:
         right("cycles each"),
     ]);
     for (row, split, callee) in rows.iter().take(ROWS) {
-        let Split { errors_ns, lower_frequency_ns, .. } = split;
-        let part = |ns, error_ns| difference(Difference { ns, error_ns });
-        let (instructions, cycles) = ratios(split, view.comparison.calls);
-        table.row(vec![
-            callee.name.clone(),
-            difference(row.difference),
-            part(split.more_instructions_ns, errors_ns.more_instructions_ns),
-            part(split.slower_instructions_ns, errors_ns.slower_instructions_ns),
-            lower_frequency_ns
-                .zip(errors_ns.lower_frequency_ns)
-                .map_or("unknown".to_owned(), |(ns, error_ns)| part(ns, error_ns)),
-            times(instructions),
-            cycles.map_or("unknown".to_owned(), times),
-        ]);
+        let mut cells_of_row = vec![callee.name.clone(), difference(row.difference)];
+        cells_of_row.extend(cells(split, view.comparison.calls));
+        table.row(cells_of_row);
     }
     table.write(out, width)?;
     if rows.iter().any(|(_, split, _)| split.lower_frequency_ns.is_none()) {
         writeln!(out, "  without CYC packets a lower frequency is among the slower instructions")?;
     }
     Ok(())
+}
+
+/// The parts of a row: more instructions, slower ones, a lower frequency; then how many times the
+/// instructions and the cycles of each; `calls`: of both sides.
+pub(crate) fn cells(split: &Split, calls: (u64, u64)) -> [String; 5] {
+    let Split { errors_ns, lower_frequency_ns, .. } = split;
+    let part = |ns, error_ns| difference(Difference { ns, error_ns });
+    let (instructions, cycles) = ratios(split, calls);
+    [
+        part(split.more_instructions_ns, errors_ns.more_instructions_ns),
+        part(split.slower_instructions_ns, errors_ns.slower_instructions_ns),
+        lower_frequency_ns
+            .zip(errors_ns.lower_frequency_ns)
+            .map_or("unknown".to_owned(), |(ns, error_ns)| part(ns, error_ns)),
+        times(instructions),
+        cycles.map_or("unknown".to_owned(), times),
+    ]
 }
 
 /// Instructions of a call, and cycles of an instruction, as multiples of those in the base.

@@ -60,7 +60,7 @@ function ofSlices(calls, ...cells) {
 
 /** The columns of one function; `table` has the names that their numbers stand for. */
 class Calls {
-  constructor(table, [ofCalls, ofWays, ofTrees]) {
+  constructor(table, [ofCalls, ofWays, ofTrees, counterBytes]) {
     const count = table.calls;
     const reader = new Reader(ofCalls);
     this.table = table;
@@ -79,8 +79,9 @@ class Calls {
     this.readChildren(reader);
     this.ways = new Ways(table.ways, count, ofWays);
     this.trees = table.trees === null ? null : new Trees(table.trees, ofTrees);
-    this.log = Float32Array.from(this.latency, (ns) => Math.log10(Math.max(ns, 1)));
     this.order = sortedBy(this.latency);
+    this.counters = table.counters === undefined ? null : new Counters(this, table.counters, counterBytes);
+    this.drawBy("latency");
     this.cpuCount = this.cpu.reduce((most, cpu) => Math.max(most, cpu), 0) + 1;
   }
 
@@ -109,6 +110,14 @@ class Calls {
     this.childCount = reader.column(new Float64Array(total));
     this.childNs = reader.column(new Float64Array(total));
     this.childOffCpu = reader.offCpu(new Float64Array(total));
+  }
+
+  /** What calls are drawn by: a number of theirs, its logarithm, and their order by it. NaN: not known. */
+  drawBy(name) {
+    this.by = this.counters !== null && Object.hasOwn(MEASURES, name) ? name : "latency";
+    this.value = this.by === "latency" ? this.latency : this.counters[this.by];
+    this.log = Float32Array.from(this.value, (value) => Math.log10(Math.max(value, 1)));
+    this.orderBy = this.by === "latency" ? this.order : this.counters.order(MEASURES[this.by].title, this.value);
   }
 
   /** It was seen from entry to end, and enters the figures. */

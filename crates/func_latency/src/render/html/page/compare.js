@@ -4,6 +4,9 @@ const OTHERS = 0;
 const BRUSHED = 1;
 const HIDDEN = 2;
 
+/** Numbers of calls that are added up: `Tally.work`. */
+const WORK = ["instructions", "branches", "indirect", "made", "cycles", "error"];
+
 const QUANTILES = [
   ["min", 0],
   ["p50", 500],
@@ -32,14 +35,19 @@ function filtered(calls, filter, view) {
   return side;
 }
 
-/** The side of each call.  A brush: times and latencies from and to, in ns; `null`: nothing is brushed. */
+/**
+ * The side of each call.  A brush: times and latencies from and to, in ns, and values of what calls are drawn by;
+ * `null`: nothing is brushed.
+ */
 function sides(calls, visible, brush) {
   const side = visible.slice();
   if (brush === null) return side;
   const end = calls.firstFrom(brush.toTime + 1);
   for (let i = calls.firstFrom(brush.fromTime); i < end; i++) {
     const latency = calls.latency[i];
-    if (side[i] === OTHERS && latency >= brush.fromLatency && latency <= brush.toLatency) side[i] = BRUSHED;
+    const value = calls.value[i];
+    const isIn = latency >= brush.fromLatency && latency <= brush.toLatency && value >= brush.fromValue && value <= brush.toValue;
+    if (side[i] === OTHERS && isIn) side[i] = BRUSHED;
   }
   return side;
 }
@@ -57,6 +65,7 @@ class Tally {
     this.ways = new Float64Array(calls.ways.ways.length + 2);
     this.chains = new Float64Array(calls.ways.chains.length + 1);
     this.reasons = new Float64Array(calls.ways.reasons.length);
+    if (calls.counters !== null) this.makeWork(calls);
     // Of the calls that ended, as far as the page has their children.
     Object.assign(this, { withChildren: 0, latencyWithChildren: 0 });
     this.childNs = new Float64Array(this.groups.all.length);
@@ -64,6 +73,48 @@ class Tally {
     // What was seen of the others.
     Object.assign(this, { openWithChildren: 0, openLatency: 0 });
     this.openChildNs = new Float64Array(this.groups.all.length);
+  }
+
+  /** Sums of what ran: in all calls, in those of each caller, in each group of children. */
+  makeWork({ table }) {
+    this.work = new Float64Array(WORK.length);
+    this.callerCounted = new Float64Array(table.callers.length);
+    for (const what of ["Instructions", "Cycles", "CyclesError"]) {
+      this[`caller${what}`] = new Float64Array(table.callers.length);
+      this[`child${what}`] = new Float64Array(this.groups.all.length);
+      this[`with${what}`] = 0;
+    }
+  }
+
+  /** Adds what a call executed, if that is known. */
+  addWork({ counters, caller }, i) {
+    if (Number.isNaN(counters.instructions[i])) return;
+    WORK.forEach((what, k) => (this.work[k] += counters[what][i]));
+    const from = caller[i];
+    this.callerCounted[from]++;
+    this.callerInstructions[from] += counters.instructions[i];
+    this.callerCycles[from] += counters.cycles[i];
+    this.callerCyclesError[from] += counters.error[i];
+  }
+
+  /** The work of a caller's calls. */
+  workOfCaller(at) {
+    return {
+      instructions: this.callerInstructions[at],
+      cycles: this.callerCycles[at],
+      cyclesError: this.callerCyclesError[at],
+    };
+  }
+
+  /** The work of a group of children; without a group, what calls did themselves. */
+  workOfChild(group) {
+    const of = (what) => this[`child${what}`];
+    if (group !== undefined) {
+      return { instructions: of("Instructions")[group], cycles: of("Cycles")[group], cyclesError: of("CyclesError")[group] };
+    }
+    const rest = (what) => of(what).reduce((rest, more) => rest - more, this[`with${what}`]);
+    const cyclesError = this.childCyclesError.reduce((sum, more) => sum + more, this.withCyclesError);
+    return { instructions: rest("Instructions"), cycles: rest("Cycles"), cyclesError };
   }
 
   /** Of the calls on one side. */
@@ -90,12 +141,13 @@ class Tally {
       if (status === UNWOUND) tally.unwound++;
       tally.latency += latency[i];
       tally.offCpu += offCpu[i];
+      if (calls.counters !== null) tally.addWork(calls, i);
     }
     tally.addChildren(calls, side, wanted);
     return tally;
   }
 
-  addChildren({ count, flags, latency, hasChildren, childrenFrom, childKey, childNs }, side, wanted) {
+  addChildren({ count, flags, latency, hasChildren, childrenFrom, childKey, childNs, counters }, side, wanted) {
     const { ofKey, all } = this.groups;
     const { p99_ns, children_of_one_in } = this.table;
     const lastCall = new Int32Array(all.length).fill(-1);
@@ -111,12 +163,25 @@ class Tally {
       const weight = latency[i] > p99_ns ? 1 : children_of_one_in;
       this.withChildren += weight;
       this.latencyWithChildren += weight * latency[i];
+      if (counters !== null) this.addWorkOfChildren(counters, i, weight, childrenFrom, childKey);
       for (let c = childrenFrom[i]; c < childrenFrom[i + 1]; c++) {
         const group = ofKey[childKey[c]];
         this.childNs[group] += weight * childNs[c];
         if (lastCall[group] !== i) this.childCalls[group] += weight;
         lastCall[group] = i;
       }
+    }
+  }
+
+  addWorkOfChildren({ instructions, cycles, error, children }, i, weight, childrenFrom, childKey) {
+    this.withInstructions += weight * instructions[i];
+    this.withCycles += weight * cycles[i];
+    this.withCyclesError += weight * error[i];
+    for (let c = childrenFrom[i]; c < childrenFrom[i + 1]; c++) {
+      const group = this.groups.ofKey[childKey[c]];
+      this.childInstructions[group] += weight * children.instructions[c];
+      this.childCycles[group] += weight * children.cycles[c];
+      this.childCyclesError[group] += weight * children.cyclesError[c];
     }
   }
 

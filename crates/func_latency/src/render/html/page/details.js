@@ -41,6 +41,7 @@ function rowOf(calls, i, beginNs) {
     ...ofSlices(calls, ["probed", `${calls.began(i)} (the figures are of calls that began ${calls.table.figures_of})`]),
     ["caller", placed(caller) + (caller.tail ? ", by a jump" : "")],
     ...insideOf(calls, i),
+    ...countersOf(calls, i),
     ["status", [calls.status(i), ...uncertain].join("; ")],
   ];
 }
@@ -91,7 +92,7 @@ function inside(calls, i, twin) {
       "The call trees of the slowest calls, of those that did not end in sight and of typical ones are in this page.",
       "This one's: ",
     ];
-    return [command(why.join(" ")), childrenBeside(calls, i, twin)];
+    return [command(why.join(" ")), childrenBeside(calls, i, twin), ...linesBeside(calls)];
   }
   if (twin !== null && !trees.has(twin)) twin = null; // too deep inside of other calls
   const longest = Math.max(calls.latency[i], twin === null ? 0 : calls.latency[twin], 1);
@@ -100,13 +101,13 @@ function inside(calls, i, twin) {
   const waits = waitsTable(trees, i);
   return [
     element("div", { className: "strips-and-waits" }, element("div", {}, ...strips), waits),
-    ...callView(new TreeView(trees, i, twin)),
+    ...callView(new TreeView(trees, i, twin), linesBeside(calls)),
     command("Each call by itself, and what was left out: "),
   ];
 }
 
-/** The flame graph of a call, and its tree. */
-function callView(view) {
+/** The flame graph of a call, its tree, and what stands beside the tree. */
+function callView(view, beside) {
   const flame = new Flame(view, (node) => {
     tree.change(() => view.reveal(node));
     tree.focusOn(node);
@@ -116,7 +117,7 @@ function callView(view) {
     keepLink();
   });
   Object.assign(OPENED, { view, flame, tree });
-  return [flame.graph, tree.section];
+  return [flame.graph, element("div", { className: "tree-and-lines" }, tree.section, ...beside)];
 }
 
 /** The call that is opened: its tree, which is searched, too. */

@@ -65,13 +65,14 @@ class Flame {
     const name = isMore ? `${grouped(side.count)} more` : this.view.nameOf(node);
     const whole = this.view.root.sides[0].ns || 1;
     const off = side.offCpu > 0 ? `, off-CPU ${duration(side.offCpu)}` : "";
+    const work = areCounted() ? `, ${countText(side.instructions)} instructions, IPC ${ipcText(side)}` : "";
     const made = element(
       "span",
       {
         className: ["frame", isMore && "more", this.view.found.has(node) && "found", side.offCpu * 2 > side.ns && "waits"]
           .filter(Boolean)
           .join(" "),
-        title: `${name}: ${duration(side.ns)} (${percent(side.ns / whole)})${isMore ? "" : `, ${grouped(side.count)} ×`}${off}`,
+        title: `${name}: ${duration(side.ns)} (${percent(side.ns / whole)})${isMore ? "" : `, ${grouped(side.count)} ×`}${off}${work}`,
         onclick: () => this.choose(node),
       },
       share > 0.02 ? name : "",

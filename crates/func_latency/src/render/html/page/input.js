@@ -122,8 +122,7 @@ function brushFromInput(id) {
   const field = BRUSH_INPUTS[id];
   const typed = parseDuration(byId(id).value);
   const brush = { ...WHOLE, ...state.brush, [field]: Number.isNaN(typed) ? WHOLE[field] : typed };
-  const isWhole = Object.keys(WHOLE).every((field) => brush[field] === WHOLE[field]);
-  setBrush(isWhole ? null : brush);
+  setBrush(unlessWhole(brush));
 }
 
 function listenToControls() {
@@ -136,6 +135,7 @@ function listenToControls() {
   click("whole", showWhole);
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("function").addEventListener("change", () => showFunction(Number(byId("function").value)));
+  byId("by").addEventListener("change", drawBy);
   for (const id of ["filter-thread", "filter-caller", "filter-status"]) byId(id).addEventListener("change", refilter);
   for (const id of Object.keys(BRUSH_INPUTS)) byId(id).addEventListener("change", () => brushFromInput(id));
   byId("search").addEventListener("input", oncePerFrame(searchAndKeep));

@@ -1,11 +1,13 @@
 // What the page shows, as the fragment of its address: the page opens at that with the same view.
 //
-//   #function=1&thread=1003&brush=0,2000000,1500,&call=1003-17&find=fsync&sort=order
+//   #function=1&by=instructions&thread=1003&brush=0,2000000,1500,&call=1003-17&find=fsync&sort=order
 //
 // What is as the page opens is left out. A fragment comes from anywhere: what is wrong in it is left out, too.
 
 const FILTERS = ["thread", "caller", "status"];
 const BOUNDS = ["fromTime", "toTime", "fromLatency", "toLatency"];
+/** Of a brush, where calls are drawn by something else than latency. */
+const VALUE_BOUNDS = ["fromValue", "toValue"];
 const VIEW_BOUNDS = ["fromTime", "toTime", "fromLog", "toLog"];
 
 /** The fragment that was written or followed last. */
@@ -16,7 +18,9 @@ const isSame = (a, b, fields) => a === b || (a !== null && b !== null && fields.
 /** The bounds of a brush as text; an infinite one is left out. */
 function brushText(brush) {
   if (brush === null) return "none";
-  return BOUNDS.map((field) => (brush[field] === WHOLE[field] ? "" : String(brush[field]))).join(",");
+  const hasValues = VALUE_BOUNDS.some((field) => brush[field] !== WHOLE[field]);
+  const bounds = hasValues ? [...BOUNDS, ...VALUE_BOUNDS] : BOUNDS;
+  return bounds.map((field) => (brush[field] === WHOLE[field] ? "" : String(brush[field]))).join(",");
 }
 
 function linkOf() {
@@ -28,7 +32,8 @@ function linkOf() {
     if (value !== options[0].value) link.set(name, name === "thread" ? calls.table.threads[value] : value);
   }
   if (!isSame(view, wholeView(calls), VIEW_BOUNDS)) link.set("view", VIEW_BOUNDS.map((bound) => view[bound]).join(","));
-  if (!isSame(brush, firstBrush, BOUNDS)) link.set("brush", brushText(brush));
+  if (calls.by !== "latency") link.set("by", calls.by);
+  if (!isSame(brush, firstBrush, [...BOUNDS, ...VALUE_BOUNDS])) link.set("brush", brushText(brush));
   if (picked !== null) link.set("call", calls.id(picked));
   if (byId("search").value !== "") link.set("find", byId("search").value);
   for (const [name, first] of Object.entries(TREE_DEFAULTS)) {
@@ -62,8 +67,9 @@ function viewOf(text) {
 /** The brush that a text says; `undefined`: it says none. */
 function brushOf(text) {
   if (text === "none") return null;
-  const bounds = numbersOf(text, 4);
-  return bounds === null ? undefined : Object.fromEntries(BOUNDS.map((field, k) => [field, bounds[k] ?? WHOLE[field]]));
+  const bounds = numbersOf(text, 4) ?? numbersOf(text, 6);
+  const fields = [...BOUNDS, ...VALUE_BOUNDS];
+  return bounds === null ? undefined : Object.fromEntries(fields.map((field, k) => [field, bounds[k] ?? WHOLE[field]]));
 }
 
 /** Puts filters, view and brush as a link says; returns the call that it opens. */
@@ -91,6 +97,8 @@ async function openLink() {
   TREE.sort = link.get("sort") === "order" ? "order" : TREE_DEFAULTS.sort;
   const least = Number(link.get("least") ?? NaN);
   TREE.least = LEAST.includes(least) ? least : TREE_DEFAULTS.least;
+  const by = link.get("by") ?? "";
+  byId("by").value = Object.hasOwn(MEASURES, by) ? by : "latency";
   byId("search").value = link.get("find") ?? "";
   const number = Number(link.get("function") ?? 0);
   await showFunction(meta.functions[number] ? number : 0, link);

@@ -36,7 +36,8 @@ const STATUS_FILTERS = [
 function wholeView(calls) {
   const { count, start, order, log, latency } = calls;
   if (count === 0) return { fromTime: 0, toTime: Math.max(meta.span_ns, 1), fromLog: 0, toLog: 1 };
-  const [from, to] = [log[order[0]], log[order[count - 1]]];
+  const { orderBy } = calls;
+  const [from, to] = orderBy.length ? [log[orderBy[0]], log[orderBy.at(-1)]] : [0, 1];
   const room = to - from < 0.3 ? 0.15 : (to - from) * 0.04;
   const [first, last] = [start[0], start[count - 1]];
   const span = last > first ? last - first : Math.max(latency[order[count - 1]], 1);
@@ -54,10 +55,11 @@ async function showFunction(number, link = new URLSearchParams()) {
   const table = meta.functions[number];
   byId("function").value = String(number);
   byId("title").textContent = table.name;
-  const packed = ["calls", "ways", "trees"].map((name) => byId(`${name}-${number}`).textContent);
+  const packed = ["calls", "ways", "trees", "counters"].map((name) => byId(`${name}-${number}`)?.textContent ?? "");
   const bytes = await Promise.all(packed.map(unpack));
   if (Number(byId("function").value) !== number) return; // another one has been chosen meanwhile
   const calls = new Calls(table, bytes);
+  calls.drawBy(byId("by").value);
   Object.assign(state, { calls, view: wholeView(calls), hovered: null, cursor: null, told: null });
   fillFilters(calls);
   const ended = calls.order.filter((i) => calls.isCounted(i));
@@ -80,6 +82,7 @@ async function showFunction(number, link = new URLSearchParams()) {
   state.brush = state.firstBrush = ended.length >= 100 ? slowest(10) : null;
   const picked = link.size > 0 ? followLink(link) : null;
   redraw();
+  showLedger(calls);
   pick(picked);
   showFunctions();
   byId("page").ariaBusy = "false";
@@ -126,7 +129,7 @@ function refilter() {
 function redraw() {
   // In a narrow window the style sheet leaves out the histogram.
   const side = getComputedStyle(byId("side")).display === "none" ? 0 : SIDE_WIDTH + 8;
-  plot.layout(Math.max(byId("plots").clientWidth - side, 280), state.view);
+  plot.layout(Math.max(byId("plots").clientWidth - side, 280), state.view, state.calls.by);
   const started = performance.now();
   const drawn = plot.draw(state.calls, state.visible);
   const drawMs = performance.now() - started;
@@ -152,8 +155,32 @@ function showLegend({ kind, shown, singles, densest }) {
       slow,
       key("open", "did not end in sight: took longer"),
       element("span", {}, `${counted(shown, "call")} in view, ${grouped(singles)} drawn one by one`),
+      unknownInPlot(),
     ].filter(Boolean),
   );
+}
+
+/** How many calls the plot leaves out, because what it is of is not known of them; `null`: none. */
+function unknownInPlot() {
+  const { count, orderBy, by } = state.calls;
+  const without = count - orderBy.length;
+  return without ? element("span", {}, `${counted(without, "call")} not drawn: ${MEASURES[by].title} unknown`) : null;
+}
+
+/** What calls are drawn by has been chosen: the view and the brush keep their times, and the brush its latencies. */
+function drawBy() {
+  const { calls, view, brush } = state;
+  calls.drawBy(byId("by").value);
+  const { fromLog, toLog } = wholeView(calls);
+  state.view = { ...view, fromLog, toLog };
+  const { fromValue, toValue } = WHOLE;
+  if (brush !== null) state.brush = unlessWhole({ ...brush, fromValue, toValue });
+  refilter();
+}
+
+/** A brush; `null`: of everything. */
+function unlessWhole(brush) {
+  return Object.keys(WHOLE).every((field) => brush[field] === WHOLE[field]) ? null : brush;
 }
 
 /** The brush has changed: both sides are compared anew. */
@@ -166,8 +193,10 @@ function rebrush() {
   plot.drawHistogram(calls, state.side, brushed);
   showFigures(both, brushed);
   showFactors(calls, both, brushed);
+  showCounters(calls, both, state.side, brushed);
   showChildren(calls, both, brushed);
-  showGroup("callers", "Callers", callerNames(calls), both, "callers", brushed);
+  const workOfCaller = calls.counters === null ? null : (tally, at) => [tally.workOfCaller(at), tally.callerCounted[at]];
+  showGroup("callers", "Callers", callerNames(calls), both, "callers", brushed, workOfCaller);
   showGroup("threads", "Threads", threadNames(calls), both, "threads", brushed);
   showGroup("cpus", "CPUs at entry", cpuNames(calls), both, "cpus", brushed);
   showGroup("ways", "Ways that the calls went", wayNames(calls), both, "ways", brushed);
@@ -198,7 +227,7 @@ function drawMarks() {
     [state.cursor, 2],
     [state.hovered, 1.5],
   ].filter(([i]) => i !== null);
-  plot.drawOverlay(state.calls, state.brush, marks);
+  plot.drawOverlay(state.calls, state.brush, marks, state.side);
   showTip(state.told);
 }
 
@@ -215,6 +244,7 @@ function showTip(i) {
     `at ${duration(calls.start[i])}, thread ${calls.table.threads[calls.thread[i]]}${cpu}`,
     `from ${placed(caller)}`,
     ...ofSlices(calls, `probed ${calls.began(i)}`),
+    ...ofCounters(() => [workText(calls, i)]),
     calls.isCounted(i) ? `± ${duration(calls.error[i])}` : `did not end in sight: ${calls.status(i)}`,
   ];
   tip.replaceChildren(...lines.map((line) => element("div", {}, line)));
@@ -226,6 +256,14 @@ function showTip(i) {
   tip.style.top = `${Math.max(y - 20, 0)}px`;
 }
 
+/** What a call executed, in few words. */
+function workText({ counters }, i) {
+  const { instructions, cycles, ipc } = counters;
+  if (Number.isNaN(instructions[i])) return "instructions unknown";
+  const ofCycles = Number.isNaN(ipc[i]) ? "IPC unknown" : `${grouped(cycles[i])} cycles, IPC ${ratio(ipc[i])}`;
+  return `${counted(instructions[i], "instruction")}, ${ofCycles}`;
+}
+
 function setBrush(brush) {
   state.brush = brush;
   rebrush();
@@ -235,6 +273,7 @@ function pick(i) {
   state.picked = i;
   state.told = null;
   showDetails(state.calls, i, beginNs, () => pick(null));
+  showLines(state.calls, i !== null);
   drawMarks();
   search();
   keepLink();
@@ -246,11 +285,12 @@ function zoom() {
   const { brush, view } = state;
   if (brush === null) return;
   const log = (ns) => Math.log10(Math.max(ns, 1));
+  const [from, to] = plot.bounds;
   const zoomed = {
     fromTime: Math.max(brush.fromTime, view.fromTime),
     toTime: Math.min(brush.toTime, view.toTime),
-    fromLog: Math.max(log(brush.fromLatency) - 0.01, view.fromLog),
-    toLog: Math.min(log(brush.toLatency) + 0.01, view.toLog),
+    fromLog: Math.max(log(brush[from]) - 0.01, view.fromLog),
+    toLog: Math.min(log(brush[to]) + 0.01, view.toLog),
   };
   if (zoomed.toTime <= zoomed.fromTime || zoomed.toLog <= zoomed.fromLog) return;
   Object.assign(state, { view: zoomed, brush: null });
@@ -272,6 +312,11 @@ function switchTheme() {
 
 byId("function").replaceChildren(...meta.functions.map((f, i) => element("option", { value: String(i) }, f.name)));
 byId("function-label").hidden = meta.functions.length < 2;
+byId("by-label").hidden = !areCounted();
+byId("by").replaceChildren(
+  ...Object.entries(MEASURES).map(([value, { title }]) => element("option", { value }, title)),
+);
+document.body.classList.toggle("counted", areCounted());
 byId("problems").hidden = meta.problems.length === 0;
 byId("problems").replaceChildren(...meta.problems.map((problem) => element("li", {}, problem)));
 document.title = `func_latency: ${meta.functions.map((f) => f.name).join(", ")}`;

@@ -18,16 +18,17 @@ const REACH = 12;
 const DRAG = 4;
 
 /** A brush of everything. */
-const WHOLE = { fromTime: 0, toTime: Infinity, fromLatency: 0, toLatency: Infinity };
+const WHOLE = { fromTime: 0, toTime: Infinity, fromLatency: 0, toLatency: Infinity, fromValue: 0, toValue: Infinity };
 
 class Plot {
   constructor(base, overlay, histogram) {
     Object.assign(this, { base, overlay, histogram });
   }
 
-  /** Places for a view: times and logarithms of latencies from and to. */
-  layout(width, view) {
+  /** Places for a view: times and logarithms of latencies from and to, or of what calls are drawn by. */
+  layout(width, view, by) {
     this.width = width;
+    this.by = by;
     this.x = new Scale(view.fromTime, view.toTime, MARGIN.left, width - MARGIN.right);
     this.y = new Scale(view.fromLog, view.toLog, HEIGHT - MARGIN.bottom, MARGIN.top);
     this.theme = colours();
@@ -58,6 +59,11 @@ class Plot {
     return { kind: isHeat ? "heat" : "scatter", shown: shown.length, singles: singles.length, many, densest };
   }
 
+  /** What bounds a brush from below and above. */
+  get bounds() {
+    return this.by === "latency" ? ["fromLatency", "toLatency"] : ["fromValue", "toValue"];
+  }
+
   /** Between the axes, in pixels of the canvas. */
   area() {
     return { left: this.x.low, right: this.x.high, top: this.y.high, bottom: this.y.low };
@@ -73,7 +79,7 @@ class Plot {
     for (const tick of latencyTicks(this.y)) {
       const y = Math.round(this.y.place(tick.at)) + 0.5;
       line(context, this.x.low, y, this.x.high, y, tick.main ? 1 : 0.5);
-      context.fillText(shortDuration(tick.ns), this.x.low - 8, y);
+      context.fillText(MEASURES[this.by].tick(tick.ns), this.x.low - 8, y);
     }
     context.textBaseline = "top";
     context.textAlign = "center";
@@ -150,13 +156,16 @@ class Plot {
   }
 
   /** The brush, and the calls that the pointer, the keys and a click are at. */
-  drawOverlay(calls, brush, marks) {
+  drawOverlay(calls, brush, marks, side) {
     const context = prepare(this.overlay, this.width, HEIGHT);
-    if (brush !== null) {
+    if (brush !== null && this.by !== "latency") this.drawBrushed(context, calls, side);
+    const isSeen = (field) => brush[field] !== WHOLE[field];
+    if (brush !== null && ["fromTime", "toTime", ...this.bounds].some(isSeen)) {
       const inside = (scale, value) => scale.place(Math.min(Math.max(value, scale.from), scale.to));
       const log = (ns) => Math.log10(Math.max(ns, 1));
       const [left, right] = [inside(this.x, brush.fromTime), inside(this.x, brush.toTime)];
-      const [bottom, top] = [inside(this.y, log(brush.fromLatency)), inside(this.y, log(brush.toLatency))];
+      const [from, to] = this.bounds;
+      const [bottom, top] = [inside(this.y, log(brush[from])), inside(this.y, log(brush[to]))];
       context.fillStyle = context.strokeStyle = this.theme.brush;
       context.globalAlpha = 0.13;
       context.fillRect(left, top, right - left, bottom - top);
@@ -172,6 +181,16 @@ class Plot {
       context.beginPath();
       context.arc(x, y, 7, 0, 2 * Math.PI);
       context.stroke();
+    }
+  }
+
+  /** Brushed calls one by one: a brush of latencies is no rectangle where calls are drawn by something else. */
+  drawBrushed(context, calls, side) {
+    context.fillStyle = this.theme.brush;
+    for (let i = 0; i < calls.count; i++) {
+      if (side[i] !== BRUSHED || !this.isInView(calls, i)) continue;
+      const [x, y] = this.placeOf(calls, i);
+      context.fillRect(x - 2, y - 2, 4, 4);
     }
   }
 
@@ -223,12 +242,13 @@ class Plot {
     const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
     const x = [fromX, toX].map((x) => this.x.value(clamp(x, this.x.low, this.x.high))).sort((a, b) => a - b);
     const y = [fromY, toY].map((y) => this.y.value(clamp(y, this.y.high, this.y.low))).sort((a, b) => a - b);
-    const latency = y.map((log) => 10 ** log);
+    const values = y.map((log) => 10 ** log);
+    const [from, to] = this.bounds;
     const ofTime = { fromTime: Math.floor(x[0]), toTime: Math.ceil(x[1]) };
-    const ofLatency = { fromLatency: Math.floor(latency[0]), toLatency: Math.ceil(latency[1]) };
-    if (fromX < this.x.low || fromX > this.width) return { ...WHOLE, ...ofLatency };
+    const ofValues = { [from]: Math.floor(values[0]), [to]: Math.ceil(values[1]) };
+    if (fromX < this.x.low || fromX > this.width) return { ...WHOLE, ...ofValues };
     if (fromY > this.y.low) return { ...WHOLE, ...ofTime };
-    return { ...ofTime, ...ofLatency };
+    return { ...WHOLE, ...ofTime, ...ofValues };
   }
 }
 

@@ -127,13 +127,20 @@ const OPEN_CHILDREN = { count: "openWithChildren", latency: "openLatency", child
 
 /** Mean time of each child on both sides; the differences add up to that of the average latencies. */
 function childRows(groups, both, brushed, of) {
-  const row = (name, sumOf) => {
+  const row = (name, sumOf, work) => {
     const means = both.map((tally) => (tally[of.count] ? sumOf(tally) / tally[of.count] : 0));
-    return { name, means, more: brushed ? means[BRUSHED] - means[OTHERS] : means[OTHERS] };
+    return { name, means, work, more: brushed ? means[BRUSHED] - means[OTHERS] : means[OTHERS] };
   };
-  const total = row(of.total, (tally) => tally[of.latency]);
+  const isCounted = of === ENDED_CHILDREN && both[0].work !== undefined;
+  const workOf = (group) => (isCounted ? both.map((tally) => tally.workOfChild(group)) : null);
+  const ofAll = (tally) => ({
+    instructions: tally.withInstructions,
+    cycles: tally.withCycles,
+    cyclesError: tally.withCyclesError,
+  });
+  const total = row(of.total, (tally) => tally[of.latency], isCounted ? both.map(ofAll) : null);
   const own = (tally) => tally[of.childNs].reduce((rest, ns) => rest - ns, tally[of.latency]);
-  const rows = [...groups.map(({ name }, i) => row(name, (tally) => tally[of.childNs][i])), row("*self", own)];
+  const rows = [...groups.map(({ name }, i) => row(name, (tally) => tally[of.childNs][i], workOf(i))), row("*self", own, workOf())];
   rows.sort((a, b) => Math.abs(b.more) - Math.abs(a.more));
   return { rows: rows.filter(({ means }) => means[OTHERS] + means[BRUSHED] > 0), total };
 }
@@ -144,7 +151,9 @@ function withRest(rows) {
   if (rest.length < 2) return rows;
   const sum = (of) => rest.reduce((sum, row) => sum + of(row), 0);
   const means = [OTHERS, BRUSHED].map((s) => sum((row) => row.means[s]));
-  return [...rows.slice(0, ROWS_SHOWN), { name: `${rest.length} others`, means, more: sum((row) => row.more) }];
+  const addAll = (s) => rest.map(({ work }) => work[s]).reduce(addFields);
+  const work = rest[0].work === null ? null : [OTHERS, BRUSHED].map(addAll);
+  return [...rows.slice(0, ROWS_SHOWN), { name: `${rest.length} others`, means, work, more: sum((row) => row.more) }];
 }
 
 /** Brushed calls beside the others, or all calls; `null`: there are none. */
@@ -152,12 +161,24 @@ function childrenTable(calls, both, brushed, of) {
   if (both.every((tally) => tally[of.count] === 0)) return null;
   const { rows, total } = childRows(calls.groups.all, both, brushed, of);
   const titles = brushed ? ["brushed", "others", "difference"] : ["average"];
-  const cells = ({ name, means, more }) =>
+  const sides = brushed ? [BRUSHED, OTHERS] : [OTHERS];
+  const isCounted = total.work !== null;
+  const workOf = (work) => (isCounted ? sides.map((s) => workCells(work[s], both[s][of.count])) : []);
+  // Instructions of both sides, then IPC of both.
+  const counters = (work) => [0, 1].flatMap((k) => workOf(work).map((cells) => cells[k]));
+  const cells = ({ name, means, more, work }) =>
     brushed
-      ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more)]
-      : [name, duration(more)];
+      ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more), ...counters(work)]
+      : [name, duration(more), ...counters(work)];
   const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
-  return table([["child", NAME], ...titles.map((title) => [title, NUMBER])], body);
+  const ofWork = isCounted ? workTitles(brushed) : [];
+  return table([["child", NAME], ...titles.map((title) => [title, NUMBER]), ...ofWork], body);
+}
+
+/** Titles of columns of instructions and IPC. */
+function workTitles(brushed) {
+  const titles = brushed ? ["instr.: brushed", "others", "IPC: brushed", "others"] : ["instructions", "IPC"];
+  return titles.map((title, k) => [title, `${NUMBER}${k % 2 === 0 && (brushed || k === 0) ? " first" : ""}`]);
 }
 
 function showChildren(calls, both, brushed) {
@@ -179,8 +200,11 @@ function showChildren(calls, both, brushed) {
   );
 }
 
-/** Threads, callers, CPUs, ways or reasons, the most over-represented first; none: there is nothing to show. */
-function showGroup(id, title, names, both, what, brushed) {
+/**
+ * Threads, callers, CPUs, ways or reasons, the most over-represented first; none: there is nothing to show.
+ * `workOf`: the calls with a known number of instructions of one of them on one side, and what they executed.
+ */
+function showGroup(id, title, names, both, what, brushed, workOf = null) {
   const all = ranked(
     names,
     both.map((tally) => tally[what]),
@@ -200,13 +224,19 @@ function showGroup(id, title, names, both, what, brushed) {
         ["calls", NUMBER],
         ["share", NUMBER],
       ];
+  const sides = brushed ? [BRUSHED, OTHERS] : [OTHERS];
+  const counters = (row) => {
+    const cells = workOf === null ? [] : sides.map((s) => workCells(...workOf(both[s], row.index)));
+    return [0, 1].flatMap((k) => cells.map((of) => of[k]));
+  };
   const rows = all
     .slice(0, ROWS_SHOWN)
     .map((row) =>
       brushed
-        ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS])]
-        : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS])],
+        ? [row.name, shareBars(row.shares), percent(row.shares[BRUSHED]), percent(row.shares[OTHERS]), ...counters(row)]
+        : [row.name, shareBars([row.shares[OTHERS], 0]), grouped(row.counts[OTHERS]), percent(row.shares[OTHERS]), ...counters(row)],
     );
+  if (workOf !== null) columns.push(...workTitles(brushed));
   card(id, title, table(columns, rows), moreOf(all.length));
 }
 
@@ -225,6 +255,7 @@ function showSlowest(calls, side, brushed, pick) {
         button,
         latencyText(calls, i),
         ...ofOffCpu(duration(calls.offCpu[i])),
+        ...ofCounters(() => slowestWork(calls, i)),
         duration(calls.start[i]),
         calls.status(i),
         ...ofSlices(calls, calls.began(i)),
@@ -237,12 +268,19 @@ function showSlowest(calls, side, brushed, pick) {
     ["call", NAME],
     ["latency", NUMBER],
     ...ofOffCpu(["off-CPU", NUMBER]),
+    ...ofCounters(() => [["instructions", NUMBER], ["IPC", NUMBER]]),
     ["began at", NUMBER],
     ["status", "word"],
     ...ofSlices(calls, ["probed", "word"]),
     ["caller", "word"],
   ];
   card("slowest", brushed ? "The slowest of the brushed calls" : "The slowest calls", table(columns, rows));
+}
+
+/** Instructions and IPC of a call. */
+function slowestWork({ counters }, i) {
+  const ipc = Number.isNaN(counters.ipc[i]) ? "unknown" : ratio(counters.ipc[i]);
+  return [countText(counters.instructions[i]), ipc];
 }
 
 /** `12.2 us`, and of a call that was not seen to end, `≥ 12.2 us`. */

@@ -38,14 +38,15 @@ function calleeCell(view, node, depth, change) {
   return cell;
 }
 
-/** Times, total, self, and off-CPU if that is known. */
+/** Times, total, self, off-CPU if that is known, and instructions and IPC if they were asked for. */
 function timesOf(side, isMore) {
-  if (side === null) return ["–", "–", "–", ...ofOffCpu("–")];
+  if (side === null) return ["–", "–", "–", ...ofOffCpu("–"), ...ofCounters(() => ["–", "–"])];
   const { count, ns, ownNs, error, ownError, offCpu } = side;
   const off = ofOffCpu(offCpu ? grouped(offCpu) : "");
   // Not less than nothing, and not more than the node took.
   const own = nsWithin(ownNs, Math.min(ownError, Math.max(ownNs, ns + error - ownNs)));
-  return [isMore ? "" : grouped(count), nsWithin(ns, error), isMore ? "" : own, ...off];
+  const work = ofCounters(() => [countText(side.instructions), ipcText(side)]);
+  return [isMore ? "" : grouped(count), nsWithin(ns, error), isMore ? "" : own, ...off, ...work];
 }
 
 /** In words, so that it can be read without colours. */
@@ -61,7 +62,7 @@ function markOf(node, differs) {
 
 /** The columns: `extra` ones are left out where there is little room. */
 function treeColumns(hasTwin) {
-  const sides = ["times", "total", "self", ...ofOffCpu("off-CPU")];
+  const sides = ["times", "total", "self", ...ofOffCpu("off-CPU"), ...ofCounters(() => ["instr.", "IPC"])];
   const typical = sides.map((title, k) => [title, `${NUMBER} twin extra${k ? "" : " first"}`]);
   return [
     ["call (times in ns)", NAME],
@@ -99,7 +100,7 @@ function treeTable(view, change) {
     row.node = rows[k].node;
   });
   if (view.other !== null) {
-    const sides = ofOffCpu("").length + 3;
+    const sides = ofOffCpu("").length + (areCounted() ? 2 : 0) + 3;
     const group = (text, colSpan, className) => element("th", { colSpan, className, scope: "colgroup" }, text);
     const heads = [
       group("", 1, ""),

@@ -43,7 +43,8 @@ function leftOut(nodes, caller) {
   const sum = (s) => {
     const sides = nodes.map(({ sides, sizes }) => ({ ...sides[s], count: sizes[s] })).filter(({ count }) => count > 0);
     const add = (what) => sides.reduce((sum, side) => sum + side[what], 0);
-    return sides.length ? { count: add("count"), ns: add("ns"), error: add("error"), offCpu: add("offCpu"), status: 0 } : null;
+    const sums = ["count", "ns", "error", "offCpu", "instructions", "cycles", "cyclesError"];
+    return sides.length ? { ...Object.fromEntries(sums.map((what) => [what, add(what)])), status: 0 } : null;
   };
   const sides = [sum(0), sum(1)];
   const [one, other] = sides;

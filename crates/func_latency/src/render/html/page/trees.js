@@ -58,6 +58,8 @@ class Trees {
   constructor({ trees, callees, reasons, wakers }, bytes) {
     const reader = new Reader(bytes);
     Object.assign(this, { callees, reasons, wakers });
+    /** What nodes executed; `null`: counters were not asked for. */
+    this.work = null;
     const calls = reader.column(new Float64Array(trees));
     for (let t = 1; t < trees; t++) calls[t] += calls[t - 1];
     this.places = new Map(Array.from(calls, (call, t) => [call, t]));
@@ -101,6 +103,9 @@ class Trees {
         ownError: this.error[at],
         offCpu: this.offCpu[at],
         status: this.status[at],
+        instructions: this.work?.instructions[at],
+        cycles: this.work?.cycles[at],
+        cyclesError: this.work?.cyclesError[at],
         callees: [],
       };
       open.length = this.depth[at];

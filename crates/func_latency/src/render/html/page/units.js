@@ -35,6 +35,13 @@ function parseDuration(text) {
   return Number(match[1].replaceAll(",", "")) * UNITS.find(([name]) => name === unit)[1];
 }
 
+/** A round number in few characters: `1,500`, `20k`, `3M`. */
+function shortCount(count) {
+  const steps = [["G", 1e9], ["M", 1e6], ["k", 1e3]];
+  const [unit, one] = count < 1e4 ? ["", 1] : steps.find(([, one]) => count >= one);
+  return `${grouped(Number((count / one).toPrecision(10)))}${unit}`;
+}
+
 /** `1,234,567`. */
 function grouped(number) {
   return number.toLocaleString("en-US");
