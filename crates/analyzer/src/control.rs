@@ -1,6 +1,6 @@
 //! Where control of a thread is, as far as its frames do not say.
 
-use model::{Avma, EventTime, FunctionId, Ns, Site, SpaceId};
+use model::{Avma, EventTime, FunctionId, GapCause, Ns, Site, SpaceId};
 
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
@@ -43,6 +43,11 @@ impl Control {
         self.handlers.contains(&function)
     }
 
+    /// Control left for code that is out of sight, and a gap of this cause is more of that code.
+    pub(crate) fn stays_out(&self, cause: GapCause) -> bool {
+        matches!((self.left, cause), (Some(Left::OutOfSight), GapCause::MissingCode { .. }))
+    }
+
     /// A handler was entered in sight.
     pub(crate) fn has_handlers(&self) -> bool {
         !self.handlers.is_empty()
@@ -54,8 +59,8 @@ impl Control {
 pub(crate) enum Left {
     /// Into the kernel.
     Kernel(KernelEntry),
-    /// By a branch out of the IP filter.
-    OutOfFilter,
+    /// By a branch to code outside of the IP filter, or to code that is missing.
+    OutOfSight,
 }
 
 /// Where and when the kernel was entered.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{AuxOffset, AuxOwner, FunctionSet, Pid, SpaceId, Tid};
+use model::{AuxOffset, AuxOwner, FunctionSet, Gap, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
 use crate::call_row::RowSink;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
+use crate::control::Control;
 use crate::loss::Ledger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
@@ -100,6 +101,14 @@ impl<'a> Session<'a> {
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
         Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
+    }
+
+    /// The gap hides nothing but missing code that control has left for: the way back out of that is seen.
+    ///
+    /// Not where programs switch stacks, which missing code may do; nor is it known how both an IP filter
+    /// and missing code were left.
+    pub(crate) fn passes_gap(&self, control: &Control, gap: &Gap) -> bool {
+        control.stays_out(gap.cause) && !self.stack_switches && !self.around.has_ip_filter
     }
 
     /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found

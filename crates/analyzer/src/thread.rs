@@ -212,7 +212,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Nothing that was open before a gap is known after it.
+    /// Nothing that was open before a gap is known after it, unless all of it is missing code that was called.
     #[inline(never)]
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
@@ -220,6 +220,11 @@ impl<'a> Thread<'a> {
         self.at = gap.at;
         session.loss.add(self.tid, self.cpu(session), gap, lost_ns);
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
+        if session.passes_gap(&self.control, gap) {
+            self.off_cpu.pass(EventTime::exact(gap.to.lo));
+            self.now = gap.to;
+            return;
+        }
         if !self.stack.is_empty() {
             self.cut_all(session, CutCause::Gap(gap.cause));
         }
