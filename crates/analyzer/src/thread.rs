@@ -324,6 +324,16 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// The call of missing code that the frame on top made has returned: no call was made in the place of the
+    /// innermost one that matters, for that would be open.
+    fn was_not_left(&mut self, session: &Session<'a>) {
+        if !session.around.has_ip_filter
+            && let Some(innermost) = self.stack.activations.last_mut()
+        {
+            innermost.passed.clear();
+        }
+    }
+
     /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs
     /// no counters: nearly always.
     #[inline]
@@ -527,7 +537,10 @@ impl<'a> Frames<'a> for Thread<'a> {
     fn notice(&mut self, session: &mut Session<'a>, what: Notice<'_>) {
         match what {
             Notice::Doubt { from } => self.stack.doubt(from..self.stack.len()),
-            Notice::IsProved => self.is_proved(),
+            Notice::IsProved => {
+                self.is_proved();
+                self.was_not_left(session);
+            }
             Notice::ReturnedInDoubt if self.stack.is_empty() => self.certainty.lose(),
             // If one may have ended before, so may the others.
             Notice::EndsAreGuess if self.stack.iter().any(|frame| frame.undecided) => {

@@ -134,6 +134,7 @@ fn record(at: u64, tid: Tid, body: Sideband) -> SidebandRecord {
 fn cause(words: &[&str]) -> GapCause {
     match words {
         [] => GapCause::Overflow,
+        ["overflow"] => GapCause::Overflow,
         ["truncated"] => GapCause::Truncated,
         ["desync"] => GapCause::Desync { ip: Avma(0) },
         ["missing"] => GapCause::MissingCode { object: ObjectId(1) },
