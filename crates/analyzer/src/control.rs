@@ -1,6 +1,6 @@
 //! Where control of a thread is, as far as its frames do not say.
 
-use model::{Avma, EventTime, FunctionId, GapCause, Ns, Site, SpaceId};
+use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId};
 
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
@@ -43,9 +43,16 @@ impl Control {
         self.handlers.contains(&function)
     }
 
-    /// Control left for code that is out of sight, and a gap of this cause is more of that code.
-    pub(crate) fn stays_out(&self, cause: GapCause) -> bool {
-        matches!((self.left, cause), (Some(Left::OutOfSight), GapCause::MissingCode { .. }))
+    /// Control is in code out of sight, and all that the gap hides is more of that: control left for it, or the
+    /// thread's first instruction is there.
+    pub(crate) fn stays_out(&self, gap: &Gap) -> bool {
+        let is_out = matches!(self.left, Some(Left::OutOfSight)) || self.is_new && self.is_from_first(gap.from);
+        is_out && matches!(gap.cause, GapCause::MissingCode { .. })
+    }
+
+    /// What is seen first, now, is the first that the thread does: no frame is older than the recording.
+    pub(crate) fn is_from_first(&self, now: EventTime) -> bool {
+        self.base_known || self.executed.is_some_and(|executed| executed <= now.hi)
     }
 
     /// A handler was entered in sight.

@@ -103,12 +103,13 @@ impl<'a> Session<'a> {
         Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
     }
 
-    /// The gap hides nothing but missing code that control has left for: the way back out of that is seen.
-    ///
-    /// Not where programs switch stacks, which missing code may do; nor is it known how both an IP filter
-    /// and missing code were left.
+    /// The gap hides nothing but missing code that control has left for, and the way back out of that is seen:
+    /// by an address. Programs that switch stacks may do so in missing code. With an IP filter it is not known
+    /// which of the two hides what.
     pub(crate) fn passes_gap(&self, control: &Control, gap: &Gap) -> bool {
-        control.stays_out(gap.cause) && !self.stack_switches && !self.around.has_ip_filter
+        let Surroundings { has_ip_filter, has_compressed_returns, .. } = self.around;
+        let is_hidden = has_ip_filter || has_compressed_returns || self.stack_switches;
+        !is_hidden && control.stays_out(gap)
     }
 
     /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found

@@ -223,6 +223,8 @@ impl<'a> Thread<'a> {
         if session.passes_gap(&self.control, gap) {
             self.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.now = gap.to;
+            self.control.base_known |= std::mem::take(&mut self.control.is_new);
+            self.control.left = Some(Left::OutOfSight);
             return;
         }
         if !self.stack.is_empty() {

@@ -111,7 +111,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
         let is_after_gap = after_gap || !first && is_without_past;
         let may_be_first = first && !after_gap && !is_part;
         control.base_known |= may_be_first && !has_ip_filter && to.at_entry;
-        control.base_known |= first && control.executed.is_some_and(|executed| executed <= now.hi);
+        control.base_known |= first && control.is_from_first(now);
         let is_entered = has_ip_filter && to.at_entry && !resumed;
         match control.left.take() {
             Some(Left::Kernel(entry)) if !is_empty => self.back_from_kernel(session, entry, to),

@@ -1,6 +1,6 @@
 //! Calls of code whose file is missing: what has called it goes on where control comes back.
 
-use super::script::{analyse, check, check_children};
+use super::script::{analyse, check, check_children, check_request, id};
 use crate::Request;
 
 #[test]
@@ -252,6 +252,23 @@ fn a_handler_returns_by_missing_code() {
         135 start f+10
         200 ret f+40 main+15";
     check_children(script, "100 +100 complete main+10", "self x1 75\nsignal handler x1 25");
+}
+
+/// The loader runs first: nothing is older than what it calls.
+#[test]
+fn a_thread_may_begin_in_missing_code() {
+    let script = "
+        10 gap 50 missing
+        50 resume main
+        60 call main+10 f
+        90 ret f+40 main+15
+        95 out.ret main+40 lib+8";
+    let born = format!("born 5\n{script}");
+    check(&born, "60 +30 complete main+10");
+    let of_main = Request { functions: vec![id("main")], ..Request::default() };
+    check_request(&born, of_main.clone(), "50 +45 complete [unknown]");
+    check_request(&format!("executed 5\n{script}"), of_main.clone(), "50 +45 complete [unknown]");
+    check_request(script, of_main, "50 >=45 open_start [unknown]");
 }
 
 /// What the kernel has started there is not known.

@@ -356,6 +356,7 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
         scheduler: None,
         no_times: None,
         has_ip_filter,
+        has_compressed_returns: false,
         is_part: false,
         buffers: &[],
     }
