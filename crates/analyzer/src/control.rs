@@ -46,7 +46,8 @@ impl Control {
     /// Control is in code out of sight, and all that the gap hides is more of that: control left for it, or the
     /// thread's first instruction is there.
     pub(crate) fn stays_out(&self, gap: &Gap) -> bool {
-        let is_out = matches!(self.left, Some(Left::OutOfSight)) || self.is_new && self.is_from_first(gap.from);
+        let is_out =
+            matches!(self.left, Some(Left::OutOfSight)) || self.is_new && self.is_from_first(gap.from);
         is_out && matches!(gap.cause, GapCause::MissingCode { .. })
     }
 

@@ -100,8 +100,8 @@ fn compare(name: &str) -> Option<Seen> {
     write_files(&here.image.bundle().files, root.path(), |file| Some(file.object) == program);
     let there = with_symfs(&here, root.path());
     let names = names(&here);
-    let [whole, left] = [&here, &there]
-        .map(|opened| opened.analyse(&functions(opened, &names), &DecodeOptions::default()));
+    let [whole, left] =
+        [&here, &there].map(|opened| opened.analyse(&functions(opened, &names), &DecodeOptions::default()));
     let mut seen = Seen::default();
     for (number, name) in names.iter().enumerate() {
         let (whole, left) = (by_thread(&whole, number), by_thread(&left, number));
