@@ -11,6 +11,9 @@ use truth_tests::{Opened, fixture, pipeline};
 
 use crate::other_machine::{with_symfs, write_files};
 
+/// Calls that are looked at for the one that began at the same time: many begin within the error of a time.
+const NEAR_ROWS: usize = 1 << 10;
+
 /// How calls without the libraries compare with those with them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
@@ -75,11 +78,15 @@ fn is_same(whole: &CallRow, left: &CallRow) -> bool {
 impl Seen {
     fn add(&mut self, name: &str, whole: &[&CallRow], left: &[&CallRow]) {
         let complete = |rows: &[&CallRow]| rows.iter().filter(|row| row.status == Status::Complete).count();
-        self.lost += complete(whole).saturating_sub(complete(left));
+        let lost = complete(whole).saturating_sub(complete(left));
+        if lost > 0 {
+            println!("  {name}: {lost} of {} lost", complete(whole));
+        }
+        self.lost += lost;
         for row in left.iter().filter(|row| row.status == Status::Complete) {
             let latest = row.start_ns.0 + 2 * row.error_ns;
             let end = whole.partition_point(|other| other.start_ns.0 <= latest + other.error_ns);
-            let near = whole[..end].iter().rev().take(64);
+            let near = whole[..end].iter().rev().take(NEAR_ROWS);
             match () {
                 () if row.ended_by_jump => self.by_jump += 1,
                 () if near.clone().any(|other| is_same(other, row)) => self.alike += 1,
