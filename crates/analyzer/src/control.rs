@@ -43,8 +43,8 @@ impl Control {
         self.handlers.contains(&function)
     }
 
-    /// Control is in code out of sight, and all that the gap hides is more of that: control left for it, or the
-    /// thread's first instruction is there.
+    /// Control is in code out of sight, and all that the gap hides is more of that: control left for it, or
+    /// the thread's first instruction is there.
     pub(crate) fn stays_out(&self, gap: &Gap) -> bool {
         let is_out =
             matches!(self.left, Some(Left::OutOfSight)) || self.is_new && self.is_from_first(gap.from);

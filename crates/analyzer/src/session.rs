@@ -103,9 +103,9 @@ impl<'a> Session<'a> {
         Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
     }
 
-    /// The gap hides nothing but missing code that control has left for, and the way back out of that is seen:
-    /// by an address. Programs that switch stacks may do so in missing code. With an IP filter it is not known
-    /// which of the two hides what.
+    /// The gap hides nothing but missing code that control has left for, and the way back out of that is
+    /// seen: by an address. Programs that switch stacks may do so in missing code. With an IP filter it is
+    /// not known which of the two hides what.
     pub(crate) fn passes_gap(&self, control: &Control, gap: &Gap) -> bool {
         let Surroundings { has_ip_filter, has_compressed_returns, .. } = self.around;
         let is_hidden = has_ip_filter || has_compressed_returns || self.stack_switches;

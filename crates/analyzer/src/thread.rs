@@ -212,7 +212,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Nothing that was open before a gap is known after it, unless all of it is missing code that was called.
+    /// Nothing that was open before a gap is known after it, unless all of that is missing code which was
+    /// called.
     #[inline(never)]
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);

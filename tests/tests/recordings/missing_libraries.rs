@@ -1,5 +1,5 @@
-//! Recordings of which only the program's own file is at hand: each call that is complete is as it is with all
-//! files, and with addresses of returns in the trace most calls are.
+//! Recordings of which only the program's own file is at hand: each call that is complete is as it is with
+//! all files, and with addresses of returns in the trace most calls are.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub(super) struct Lost {
     resolved: Option<Resolved>,
     /// What was lost last was lost by an overflow.
     pub(super) overflowed: bool,
-    /// Packets that show the way out of missing code ([`Context::shows_way_back`]) were lost, because of this.
+    /// Why packets that show the way out of missing code were lost ([`Context::shows_way_back`]), if any.
     hidden_by: Option<GapCause>,
     /// Packets other than of time came since: the next FUP is not OVF's own.
     pub(super) fup_is_late: bool,
