@@ -120,7 +120,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         let is_inner = kind == FrameKind::Inner;
         // Back from code that it has jumped into the middle of, or `push; ret` to its own entry.
         let is_inside = to.function == function && !enters || to.function == from.function && !is_inner;
-        let is_in_table = top_is == FunctionKind::Plt && session.map.kind(to.function) == FunctionKind::Plt;
+        let is_in_table =
+            top_is == FunctionKind::Plt && session.map.kind_of_entered(to.function) == FunctionKind::Plt;
         if is_inside && top_is != FunctionKind::Plt || is_in_table {
             return;
         }

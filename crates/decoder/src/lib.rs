@@ -169,10 +169,16 @@ impl<'a> Context<'a> {
 
     /// Control that leaves for code which is not there, because of `cause`, is seen where it comes back.
     ///
-    /// Code of one object reaches another one by indirect branches and returns only. Each of these has a TIP,
-    /// unless returns are compressed: a bit says nothing where no code is followed.
+    /// Code of one object reaches another one by indirect branches and returns only
+    /// ([`CodeSource::is_linked`]). Each of these has a TIP, unless returns are compressed: a bit says nothing
+    /// where no code is followed.
     pub(crate) fn shows_way_back(&self, cause: GapCause) -> bool {
-        matches!(cause, GapCause::MissingCode { .. }) && !self.recording.pt.return_compression
+        match cause {
+            GapCause::MissingCode { object } => {
+                !self.recording.pt.return_compression && self.code.is_linked(object)
+            }
+            _ => false,
+        }
     }
 
     /// Somebody asks about the function.
