@@ -169,9 +169,8 @@ impl<'a> Context<'a> {
 
     /// Control that leaves for code which is not there, because of `cause`, is seen where it comes back.
     ///
-    /// Code of one object reaches another one by indirect branches and returns only
-    /// ([`CodeSource::is_linked`]). Each of these has a TIP, unless returns are compressed: a bit says nothing
-    /// where no code is followed.
+    /// Linked code ([`CodeSource::is_linked`]) leaves its object by indirect branches and returns only. Each
+    /// of these has a TIP, unless returns are compressed: a bit says nothing where no code is followed.
     pub(crate) fn shows_way_back(&self, cause: GapCause) -> bool {
         match cause {
             GapCause::MissingCode { object } => {
