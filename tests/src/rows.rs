@@ -53,7 +53,8 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         truth.sort_by_key(|r| r.number);
         // From there on a call may be on one that has ended: its depth is a guess, too.
         let first_guess = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns).min();
-        for (i, (mine, true_row)) in Pairs::new(ours, truth).enumerate() {
+        let has_filter = opened.recording.pt.has_ip_filter;
+        for (i, (mine, true_row)) in Pairs::new(ours, truth, has_filter).enumerate() {
             let difference = match (mine, true_row) {
                 (Some(mine), Some(true_row)) => {
                     let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns);
@@ -93,12 +94,13 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
 struct Pairs<'r, 'a> {
     ours: &'r [&'a CallRow],
     truth: &'r [&'a Row],
+    has_filter: bool,
     foresees: bool,
 }
 
 impl<'r, 'a> Pairs<'r, 'a> {
-    fn new(ours: &'r [&'a CallRow], truth: &'r [&'a Row]) -> Self {
-        Self { ours, truth, foresees: true }
+    fn new(ours: &'r [&'a CallRow], truth: &'r [&'a Row], has_filter: bool) -> Self {
+        Self { ours, truth, has_filter, foresees: true }
     }
 
     /// Of the two ways to go on after a guess that may have a row in the other, the one after which more is
@@ -112,9 +114,12 @@ impl<'r, 'a> Pairs<'r, 'a> {
 
     /// How many of the next pairs are the same call.
     fn alike(self) -> usize {
+        // Where times are far off many calls begin at the same time: how they were entered tells more.
         let is_same = |pair: &(Option<&CallRow>, Option<&Row>)| match pair {
             (Some(mine), Some(truth)) => {
-                is_entry_of(mine, truth) && mine.status.name() == truth.status.name()
+                let (caller_ip, entered) = visible_caller(truth, self.has_filter);
+                let is_entered_alike = same_caller(mine.caller, entered, caller_ip);
+                is_entry_of(mine, truth) && is_entered_alike && mine.status.name() == truth.status.name()
             }
             _ => false,
         };

@@ -120,7 +120,9 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         let is_inner = kind == FrameKind::Inner;
         // Back from code that it has jumped into the middle of, or `push; ret` to its own entry.
         let is_inside = to.function == function && !enters || to.function == from.function && !is_inner;
-        if is_inside && top_is != FunctionKind::Plt {
+        let is_in_table =
+            top_is == FunctionKind::Plt && session.map.kind_of_entered(to.function) == FunctionKind::Plt;
+        if is_inside && top_is != FunctionKind::Plt || is_in_table {
             return;
         }
         let binder = top_is == FunctionKind::Loader
@@ -128,9 +130,9 @@ pub(crate) trait Branches<'a>: Landing<'a> {
             && indirect
             && enters;
         if top_is == FunctionKind::Plt || binder || is_inner && enters {
-            self.replace_top(session, to);
+            self.replace_top(session, to, false);
         } else if enters {
-            self.tail_call(session, from, to);
+            self.tail_call(session, from, to, false);
         } else if !indirect {
             self.back_in_group(session, to);
         } else if !self.landing(session, to) {
@@ -171,29 +173,39 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
     }
 
-    /// The frame on top jumped to the entry of another function.
-    fn tail_call(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+    /// A jump to code whose file is missing, for a frame that is known to return to code in sight: that it
+    /// does will be seen. What a stub of the PLT led to is known by the stub.
+    fn jump_to_missing(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+        match self.top() {
+            Some(top) if top.is_stub() || top.kind == FrameKind::Inner => self.replace_top(session, to, true),
+            _ => self.tail_call(session, from, to, true),
+        }
+    }
+
+    /// The frame on top jumped to the entry of another function; `hidden`: out of sight.
+    fn tail_call(&mut self, session: &mut Session<'a>, from: Site, to: Target, hidden: bool) {
         let is_capped = self.top().is_some_and(|top| top.chain >= CHAIN_MAX);
         if is_capped {
             self.close(session, Status::Complete, true);
         }
         self.notice(session, Notice::TailCall { is_capped });
         let mut frame = self.frame(to.function, FrameKind::Tail);
-        (frame.site, frame.caller) = (from.ip.into(), from.function);
+        (frame.site, frame.caller, frame.hidden) = (from.ip.into(), from.function, hidden);
         if let Some(top) = self.top() {
             (frame.ret, frame.chain) = (top.ret, top.chain + 1);
             frame.undecided = top.undecided; // it returns for a frame that may be gone
         }
-        self.push(session, frame, true);
+        self.push(session, frame, to.at_entry || !hidden);
     }
 
-    /// The frame on top was only in the way: its caller enters `to`.
-    fn replace_top(&mut self, session: &mut Session<'a>, to: Target) {
+    /// The frame on top was only in the way: its caller enters `to`; `hidden`: out of sight.
+    fn replace_top(&mut self, session: &mut Session<'a>, to: Target, hidden: bool) {
         let Some(stub) = self.top().copied() else { return };
         self.close(session, Status::Complete, false);
         let kind = if stub.kind == FrameKind::Inner { FrameKind::Call } else { stub.kind };
-        let mut frame = self.frame(to.function, kind);
+        let mut frame = self.frame(if hidden && stub.is_stub() { stub.function } else { to.function }, kind);
         (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
+        frame.hidden = hidden;
         (frame.ret, frame.chain) = (stub.ret, stub.chain);
         self.push(session, frame, to.at_entry);
     }

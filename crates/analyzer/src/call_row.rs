@@ -57,7 +57,7 @@ pub struct CallRow {
     pub function: FunctionId,
     /// Activations of the same function below it on the stack.
     pub depth: u32,
-    /// It ended at a jump out of the IP filter.
+    /// It ended at a jump out of the IP filter, or to missing code.
     pub ended_by_jump: bool,
     /// It ran outside of the IP filter, called by code inside of it.
     pub hidden: bool,

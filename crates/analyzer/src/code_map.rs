@@ -225,6 +225,7 @@ mod tests {
             scheduler: None,
             no_times: None,
             has_ip_filter: false,
+            has_compressed_returns: false,
             is_part: false,
             buffers: &[],
         });

@@ -1,6 +1,6 @@
 //! Where control of a thread is, as far as its frames do not say.
 
-use model::{Avma, EventTime, FunctionId, Ns, Site, SpaceId};
+use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId};
 
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
@@ -43,6 +43,19 @@ impl Control {
         self.handlers.contains(&function)
     }
 
+    /// Control is in code out of sight, and all that the gap hides is more of that: control left for it, or
+    /// the thread's first instruction is there.
+    pub(crate) fn stays_out(&self, gap: &Gap) -> bool {
+        let is_out =
+            matches!(self.left, Some(Left::OutOfSight)) || self.is_new && self.is_from_first(gap.from);
+        is_out && matches!(gap.cause, GapCause::MissingCode { .. })
+    }
+
+    /// What is seen first, now, is the first that the thread does: no frame is older than the recording.
+    pub(crate) fn is_from_first(&self, now: EventTime) -> bool {
+        self.base_known || self.executed.is_some_and(|executed| executed <= now.hi)
+    }
+
     /// A handler was entered in sight.
     pub(crate) fn has_handlers(&self) -> bool {
         !self.handlers.is_empty()
@@ -54,8 +67,8 @@ impl Control {
 pub(crate) enum Left {
     /// Into the kernel.
     Kernel(KernelEntry),
-    /// By a branch out of the IP filter.
-    OutOfFilter,
+    /// By a branch to code outside of the IP filter, or to code that is missing.
+    OutOfSight,
 }
 
 /// Where and when the kernel was entered.

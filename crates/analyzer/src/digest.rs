@@ -157,7 +157,7 @@ impl<'a> Thread<'a> {
         run: Run,
         events: &[TraceEvent],
     ) -> Option<DigestedRun> {
-        let left = (run.caller == Sight::Out).then_some(Left::OutOfFilter);
+        let left = (run.caller == Sight::Out).then_some(Left::OutOfSight);
         self.control = Control::default();
         self.control.left = left;
         self.window = ThreadWindow::of_run(session.around.has_ip_filter);
@@ -188,7 +188,7 @@ impl<'a> Thread<'a> {
         let ((last, _), is_outside) = (run.last, *caller == Sight::Out);
         let is_there = match self.control.left {
             None => !is_outside,
-            Some(Left::OutOfFilter) => is_outside,
+            Some(Left::OutOfSight) => is_outside,
             Some(Left::Kernel(_)) => false,
         };
         let is_decided = self.undecided.is_none() && self.control.away.is_none();

@@ -1,4 +1,5 @@
-//! With an IP filter, code outside is hidden: what it does is known by where control comes back.
+//! With an IP filter, code outside is hidden: what it does is known by where control comes back. So is code
+//! whose file is missing, where returns have addresses ([`Session::passes_gap`]).
 //!
 //! A call out of the filter opens a hidden frame; if it goes to the entry of a wanted function, that is a
 //! call of it. Control that comes in at an entry opens a frame whose caller is known when it returns, by the

@@ -188,7 +188,7 @@ pub struct FunctionReport {
     pub id: FunctionId,
     /// Its calls by status.
     pub calls: CallCounts,
-    /// Of the counted calls, those that ended at a jump out of the IP filter.
+    /// Of the counted calls, those that ended at a jump out of the IP filter, or to missing code.
     pub ended_by_jump: u64,
     /// Of the counted calls, those that ran outside of the IP filter: [`CallRow::hidden`].
     pub hidden: u64,

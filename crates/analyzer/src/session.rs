@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::Aggregate;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
+use crate::control::Control;
 use crate::loss::Ledger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
@@ -106,6 +107,15 @@ impl<'a> Session<'a> {
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
         Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
+    }
+
+    /// The gap hides nothing but missing code that control has left for, and the way back out of that is
+    /// seen: by an address. Programs that switch stacks may do so in missing code. With an IP filter it is
+    /// not known which of the two hides what.
+    pub(crate) fn passes_gap(&self, control: &Control, gap: &Gap) -> bool {
+        let Surroundings { has_ip_filter, has_compressed_returns, .. } = self.around;
+        let is_hidden = has_ip_filter || has_compressed_returns || self.stack_switches;
+        !is_hidden && control.stays_out(gap)
     }
 
     /// The sink wants the tree of this call; `resumed`: of a call that was reported before, and was found

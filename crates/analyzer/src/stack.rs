@@ -97,7 +97,7 @@ pub(crate) struct Frame {
     /// How many tail calls ago its group began.
     pub(crate) chain: u32,
     pub(crate) kind: FrameKind,
-    /// It runs outside the IP filter.
+    /// It runs outside the IP filter, or in missing code.
     pub(crate) hidden: bool,
     /// What kind of code its function is.
     pub(crate) code: FunctionKind,

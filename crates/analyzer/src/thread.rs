@@ -212,7 +212,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Nothing that was open before a gap is known after it.
+    /// Nothing that was open before a gap is known after it, unless all of that is missing code which was
+    /// called.
     #[inline(never)]
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
@@ -220,6 +221,13 @@ impl<'a> Thread<'a> {
         self.at = gap.at;
         session.lose(self.tid, self.cpu(session), gap, lost_ns);
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
+        if session.passes_gap(&self.control, gap) {
+            self.off_cpu.pass(EventTime::exact(gap.to.lo));
+            self.now = gap.to;
+            self.control.base_known |= std::mem::take(&mut self.control.is_new);
+            self.control.left = Some(Left::OutOfSight);
+            return;
+        }
         if !self.stack.is_empty() {
             self.cut_all(session, CutCause::Gap(gap.cause));
         }
@@ -316,6 +324,16 @@ impl<'a> Thread<'a> {
             && !self.certainty.is_of(base)
         {
             self.certainty.prove(&mut self.stack, &self.entered.open, base);
+        }
+    }
+
+    /// The call of missing code that the frame on top made has returned: no call was made in the place of the
+    /// innermost one that matters, for that would be open.
+    fn was_not_left(&mut self, session: &Session<'a>) {
+        if !session.around.has_ip_filter
+            && let Some(innermost) = self.stack.activations.last_mut()
+        {
+            innermost.passed.clear();
         }
     }
 
@@ -522,7 +540,10 @@ impl<'a> Frames<'a> for Thread<'a> {
     fn notice(&mut self, session: &mut Session<'a>, what: Notice<'_>) {
         match what {
             Notice::Doubt { from } => self.stack.doubt(from..self.stack.len()),
-            Notice::IsProved => self.is_proved(),
+            Notice::IsProved => {
+                self.is_proved();
+                self.was_not_left(session);
+            }
             Notice::ReturnedInDoubt if self.stack.is_empty() => self.certainty.lose(),
             // If one may have ended before, so may the others.
             Notice::EndsAreGuess if self.stack.iter().any(|frame| frame.undecided) => {

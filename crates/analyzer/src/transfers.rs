@@ -1,6 +1,6 @@
 //! Each change of control, and where tracing starts and stops.
 
-use model::{Avma, BranchKind, EndKind, Site, Target, Transfer};
+use model::{Avma, BranchKind, EndKind, FunctionAt, Site, Target, Transfer};
 
 use crate::branches::Branches;
 use crate::control::Left;
@@ -47,6 +47,12 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
     #[inline(never)]
     fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
         self.is_inside(session);
+        if !session.around.has_ip_filter
+            && let (EndKind::Branch(kind), Some(ip)) = (kind, to)
+            && self.leaves_for_missing(session, kind, from, ip)
+        {
+            return;
+        }
         match kind {
             EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
@@ -58,9 +64,32 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
             EndKind::Skipped => (), // only of kernel code
         }
         if !matches!(kind, EndKind::Syscall | EndKind::Async(_)) {
-            self.control_mut().left = Some(Left::OutOfFilter);
+            self.control_mut().left = Some(Left::OutOfSight);
             self.notice(session, Notice::GoesOut);
         }
+    }
+
+    /// Control leaves for missing code: what of that is not as it is out of the IP filter.
+    fn leaves_for_missing(
+        &mut self,
+        session: &mut Session<'a>,
+        kind: BranchKind,
+        from: Site,
+        ip: Avma,
+    ) -> bool {
+        let Some(ret) = self.top().map(|top| top.ret) else { return false };
+        match kind {
+            BranchKind::Call | BranchKind::IndirectCall => return false,
+            // Where it goes to it was not called from: on another stack, say. The gap that follows cuts.
+            BranchKind::Return => return ret.is_known() && !ret.is(ip),
+            _ if !ret.is_known() => return false,
+            _ => {
+                let FunctionAt { id: function, at_entry } = session.map.function_at(self.control().space, ip);
+                self.jump_to_missing(session, from, Target { ip, function, at_entry });
+            }
+        }
+        self.control_mut().left = Some(Left::OutOfSight);
+        true
     }
 
     /// Nothing is known of what ran before.
@@ -82,11 +111,11 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
         let is_after_gap = after_gap || !first && is_without_past;
         let may_be_first = first && !after_gap && !is_part;
         control.base_known |= may_be_first && !has_ip_filter && to.at_entry;
-        control.base_known |= first && control.executed.is_some_and(|executed| executed <= now.hi);
+        control.base_known |= first && control.is_from_first(now);
         let is_entered = has_ip_filter && to.at_entry && !resumed;
         match control.left.take() {
             Some(Left::Kernel(entry)) if !is_empty => self.back_from_kernel(session, entry, to),
-            Some(Left::OutOfFilter) => self.arrive(session, to),
+            Some(Left::OutOfSight) => self.arrive(session, to),
             _ if !is_empty || is_entered => self.arrive(session, to),
             _ => self.found(session, to),
         }

@@ -129,7 +129,13 @@ impl Undecided {
         space: SpaceId,
         event: &TraceEvent,
     ) -> Verdict {
-        let TraceEvent::Branch(branch) = event else { return Verdict::Decided };
+        let branch = match event {
+            TraceEvent::Branch(branch) => branch,
+            TraceEvent::Gap(gap) => {
+                let passes = |group: &Group| session.passes_gap(&group.control, gap);
+                return if self.groups.iter().all(passes) { Verdict::Wait } else { Verdict::Decided };
+            }
+        };
         let size = (self.groups.len(), floors(&self.groups).count());
         let mut next = Next { room: std::mem::take(&mut self.room), ..Next::default() };
         for group in &mut self.groups {

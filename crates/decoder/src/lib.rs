@@ -52,7 +52,7 @@ mod workers;
 
 use model::{
     Avma, BranchKind, CodeSource, DigestSink, Digester, EventSink, FunctionAt, FunctionId, FunctionLookup,
-    FunctionSet, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
+    FunctionSet, GapCause, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
 pub use disassembly::{Disassembled, disassemble};
@@ -165,6 +165,19 @@ impl<'a> Context<'a> {
     pub fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
         let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);
         !is_jump || from != to || self.all_branches || self.jumps_of.is_some_and(|of| of.contains(from))
+    }
+
+    /// Control that leaves for code which is not there, because of `cause`, is seen where it comes back.
+    ///
+    /// Linked code ([`CodeSource::is_linked`]) leaves its object by indirect branches and returns only. Each
+    /// of these has a TIP, unless returns are compressed: a bit says nothing where no code is followed.
+    pub(crate) fn shows_way_back(&self, cause: GapCause) -> bool {
+        match cause {
+            GapCause::MissingCode { object } => {
+                !self.recording.pt.return_compression && self.code.is_linked(object)
+            }
+            _ => false,
+        }
     }
 
     /// Somebody asks about the function.

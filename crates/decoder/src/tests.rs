@@ -101,6 +101,9 @@ cases! {
     missing_code_lasts_until_code_is_reached
     missing_code_then_a_return_past_a_call
     missing_code_then_overflow
+    missing_object_and_bits_of_either
+    missing_object_is_left_by_what_the_trace_shows
+    missing_object_then_overflow
     mode_tsx_has_no_fup_where_tracing_is_off
     overflow_in_a_later_psb_plus
     overflow_in_another_thread

@@ -152,9 +152,19 @@ impl<W: Work> Walk<'_, W> {
                 Ok(())
             }
             Err(cause) => {
-                self.pass(kind, from, self.target(ip), false);
+                self.pass_lost(kind, from, self.target(ip), cause);
                 Err(cause)
             }
+        }
+    }
+
+    /// Passes a branch to code that is not there, because of `cause`.
+    fn pass_lost(&mut self, kind: BranchKind, from: Site, to: Target, cause: GapCause) {
+        if self.context.shows_way_back(cause) {
+            let end = Transfer::End { kind: EndKind::Branch(kind), from, to: Some(to.ip) };
+            self.passed.push((self.here.work, end));
+        } else {
+            self.pass(kind, from, to, false);
         }
     }
 
@@ -379,7 +389,7 @@ impl<W: Work> Walk<'_, W> {
             if is_first && bits > u8::from(has_bit) {
                 step.slot = step.slot.next();
             }
-            self.pass(kind, self.graph.block(self.here.block).last, to, false);
+            self.pass_lost(kind, self.graph.block(self.here.block).last, to, cause);
             self.emit_passed(step);
         }
         cause

@@ -197,9 +197,14 @@ impl<'a> Opened<'a> {
     }
 
     /// The counters that tell more work from slower work; `None`: running time is not that of the code that
-    /// is counted, as time off the CPU or outside of an IP filter is in it, or the decoder does not count.
+    /// is counted, as time off the CPU, outside of an IP filter or in missing code is in it, or the decoder
+    /// does not count.
     pub(crate) fn counters_of_work(&self) -> Option<CountersAsked> {
-        let is_all_code = !self.recording.pt.has_ip_filter && self.surroundings().no_off_cpu().is_none();
+        let pt = &self.recording.pt;
+        let is_missing = |problem: Problem| problem.object.is_some() && problem.kind == ProblemKind::Unusable;
+        // With compressed returns no call of missing code is seen whole.
+        let calls_missing = !pt.return_compression && self.image.problems().into_iter().any(is_missing);
+        let is_all_code = !pt.has_ip_filter && !calls_missing && self.surroundings().no_off_cpu().is_none();
         let does_count = self.config.decoder == DecoderChoice::Own;
         (is_all_code && does_count).then(|| self.counters())
     }

@@ -75,7 +75,7 @@ const fn remedy(cause: GapCause) -> &'static str {
         }
         GapCause::MissingCode { .. } => {
             "the code that ran is not here: give the directory that has it (--symfs DIR), or take it along with \
-             func_latency bundle"
+             func_latency bundle; recorded with --pt_config noretcomp=1, calls of it cut nothing"
         }
         GapCause::UnmappedCode { .. } => {
             "the recording has no mapping of the code: record from the program's start, or with perf's own buffers larger \

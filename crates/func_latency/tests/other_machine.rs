@@ -82,6 +82,21 @@ fn libraries_outside_of_the_ip_filter_are_not_warned_of() {
     assert!(stderr.contains("is missing"), "{stderr}");
 }
 
+/// Each call of a library that is not here cut all that was open: no call of `f` was complete.
+#[test]
+fn calls_of_a_missing_library_cut_nothing() {
+    let directory = moved("calls_missing", Made { calls_missing: true, ..Made::WHOLE });
+    let words = ["report", "-f", "f", "-b", "files/program", "--check"];
+    let (text, stderr) = check(&directory, &words, 0);
+    assert!(text.contains("counted: 2 complete, 0 unwound; not counted: 0 open at start"), "{text}");
+    assert!(text.contains("[library.so]") && text.contains("of the time was lost"), "{text}");
+    assert!(text.contains("/nowhere/library.so is missing"), "{text}\n{stderr}");
+    let note = "code whose file is missing adds nothing to what is counted";
+    assert!(!text.contains(note), "{text}");
+    let (text, _) = check(&directory, &[&words[..], &["--counters"]].concat(), 0);
+    assert!(text.contains(note), "{text}");
+}
+
 /// "not a perf.data file".
 #[test]
 fn raw_trace_is_recognised_and_what_it_lacks_is_said() {

@@ -416,6 +416,10 @@ impl CodeSource for Image {
         Ok(tail.get(..len).unwrap_or(tail))
     }
 
+    fn is_linked(&self, object: ObjectId) -> bool {
+        self.object_file(object).is_some_and(|file| !file.key.is_anonymous() && !file.key.is_jitdump())
+    }
+
     fn file_place(&self, space: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {
         let mapping = self.spaces.mapping(space, ip)?;
         Some((self.object_name(mapping.object), mapping.offset_of(ip)))

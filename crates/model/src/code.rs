@@ -122,6 +122,13 @@ pub trait CodeSource: Sync {
     /// [`NoCode`] where there are none.
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode>;
 
+    /// The object's code reaches that of others by indirect branches and returns only, as linkers make it. A
+    /// compiler at run time may have written calls of any address.
+    fn is_linked(&self, object: ObjectId) -> bool {
+        let _ = object;
+        true
+    }
+
     /// The file that `ip` was mapped from, by the path that the recording has, and where in it.
     fn file_place(&self, space: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {
         let _ = (space, ip);

@@ -103,7 +103,8 @@ pub enum EndKind {
     Syscall,
     /// Interrupt, fault or signal: asynchronous.  `from` is the next instruction that would have run.
     Async(AsyncCause),
-    /// A near branch out of the IP filter.
+    /// A near branch out of the IP filter, or to missing code whose way back is seen (returns are not
+    /// compressed): then a gap follows.
     Branch(BranchKind),
     /// Execution ran on past the end of the IP filter's range.
     FallThrough,

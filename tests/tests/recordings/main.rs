@@ -18,6 +18,7 @@ mod ledgers;
 mod libipt_agrees;
 mod missing_code_matches_perf;
 mod missing_code_says_nothing_wrong;
+mod missing_libraries;
 mod not_known;
 mod one_call;
 mod oracle_matches_counters;

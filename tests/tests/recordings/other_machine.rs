@@ -17,7 +17,8 @@ pub(crate) fn write_bundle(image: &Image, root: &Path, but: &str) {
     write_files(&image.bundle().files, root, |file| image.object_basename(file.object) != but);
 }
 
-fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledFile<'_>) -> bool) {
+/// Writes those of the files that are wanted.
+pub(crate) fn write_files(files: &[BundledFile<'_>], root: &Path, wanted: impl Fn(&BundledFile<'_>) -> bool) {
     for file in files.iter().filter(|file| wanted(file)) {
         let path = root.join(&file.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -118,6 +118,7 @@ fn report(seen: &[Seen]) -> FunctionReport {
         scheduler: None,
         no_times: None,
         has_ip_filter: false,
+        has_compressed_returns: false,
         is_part: false,
         buffers: &[],
     };

@@ -46,7 +46,10 @@ pub(super) fn random_script(seed: u64, with_filter: bool) -> String {
         ]);
         let line = match word {
             "gap" if random.below(8) != 0 => continue,
-            "gap" => format!("{now} gap {}", now + random.below(3)),
+            "gap" => {
+                let why = if now % 2 == 0 { "missing" } else { "overflow" };
+                format!("{now} gap {} {why}", now + random.below(3))
+            }
             "start" | "resume" => format!("{lo}/{now}/{now} {word} {to}"),
             "syscall" | "async" => format!("{now} {word} {from}"),
             _ => format!("{lo}/{now}/{} {word} {from} {to}", now + 1),

@@ -18,6 +18,7 @@ mod ip_filter_jumps;
 mod ip_filter_left;
 mod landings;
 mod ledger;
+mod missing_code;
 mod modes;
 mod open_calls;
 mod own_code;

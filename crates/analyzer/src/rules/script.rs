@@ -134,6 +134,7 @@ fn record(at: u64, tid: Tid, body: Sideband) -> SidebandRecord {
 fn cause(words: &[&str]) -> GapCause {
     match words {
         [] => GapCause::Overflow,
+        ["overflow"] => GapCause::Overflow,
         ["truncated"] => GapCause::Truncated,
         ["desync"] => GapCause::Desync { ip: Avma(0) },
         ["missing"] => GapCause::MissingCode { object: ObjectId(1) },
@@ -355,6 +356,7 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
         scheduler: None,
         no_times: None,
         has_ip_filter,
+        has_compressed_returns: false,
         is_part: false,
         buffers: &[],
     }

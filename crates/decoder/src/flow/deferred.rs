@@ -11,7 +11,7 @@
 use model::{Avma, GapCause};
 use packet::{LastIp, Packet, Tnt};
 
-use super::loss::is_missing_code;
+use super::loss::{Lost, is_missing_code};
 use super::{Flow, State};
 use crate::reader::{Item, Reader};
 use crate::step::Step;
@@ -59,9 +59,14 @@ impl<W: Work> Flow<'_, W> {
         if !may_wait || self.enter(ip).is_err() {
             return self.recover(step, ip);
         }
-        let Some(bits) = self.bits_after(ip) else { return };
-        self.recover(step, ip);
+        let State::Lost(Lost { cause, .. }) = self.state else { return };
+        let bits = self.bits_after(ip);
+        if bits.is_some() || self.context.shows_way_back(cause) {
+            self.recover(step, ip);
+        }
         if matches!(self.state, State::On) {
+            // Control is there, and how it goes on is not known: another loss, which begins in that code.
+            let Some(bits) = bits else { return self.lose(cause, step.at, true) };
             (self.walk.tnt, self.walk.first_bit) = (bits, Some(self.walk.work()));
             let walked = self.walk.follow_bits(step);
             self.check(walked, step.at);

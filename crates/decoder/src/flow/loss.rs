@@ -26,6 +26,8 @@ pub(super) struct Lost {
     resolved: Option<Resolved>,
     /// What was lost last was lost by an overflow.
     pub(super) overflowed: bool,
+    /// Why packets that show the way out of missing code were lost ([`Context::shows_way_back`]), if any.
+    hidden_by: Option<GapCause>,
     /// Packets other than of time came since: the next FUP is not OVF's own.
     pub(super) fup_is_late: bool,
 }
@@ -40,30 +42,40 @@ struct Resolved {
 }
 
 impl Lost {
-    /// Packets are missing, not the code that they lead through or the thread that they are of.
+    /// See [`is_of_packets`].
     const fn is_of_packets(&self) -> bool {
-        match self.cause {
-            GapCause::Overflow
-            | GapCause::Truncated
-            | GapCause::DamagedPacket
-            | GapCause::NoSync
-            | GapCause::NotYetAttached
-            | GapCause::UntracedCpu
-            | GapCause::BetweenSnapshots
-            | GapCause::FullRing => true,
-            GapCause::Desync { .. }
-            | GapCause::MissingCode { .. }
-            | GapCause::UnmappedCode { .. }
-            | GapCause::NarrowCode { .. }
-            | GapCause::UnknownInstruction { .. }
-            | GapCause::Guest
-            | GapCause::UnknownThread => false,
-        }
+        is_of_packets(self.cause)
+    }
+
+    /// Why what ran is not known.
+    fn why(&self) -> GapCause {
+        self.hidden_by.unwrap_or(self.cause)
     }
 
     /// How many bytes are not decoded if those from `end` on are.
     fn bytes_until(&self, end: AuxOffset) -> u64 {
         if self.skips { self.psb.unwrap_or(end).0.saturating_sub(self.at.0) } else { 0 }
+    }
+}
+
+/// Packets are missing, not the code that they lead through or the thread that they are of.
+const fn is_of_packets(cause: GapCause) -> bool {
+    match cause {
+        GapCause::Overflow
+        | GapCause::Truncated
+        | GapCause::DamagedPacket
+        | GapCause::NoSync
+        | GapCause::NotYetAttached
+        | GapCause::UntracedCpu
+        | GapCause::BetweenSnapshots
+        | GapCause::FullRing => true,
+        GapCause::Desync { .. }
+        | GapCause::MissingCode { .. }
+        | GapCause::UnmappedCode { .. }
+        | GapCause::NarrowCode { .. }
+        | GapCause::UnknownInstruction { .. }
+        | GapCause::Guest
+        | GapCause::UnknownThread => false,
     }
 }
 
@@ -138,7 +150,7 @@ impl<W: Work> Flow<'_, W> {
         let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end)).saturating_add(missing);
         let until = self.context.last_of(self.running);
         self.walk.thread(self.running, self.walk.space, lost.since);
-        self.walk.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.cause);
+        self.walk.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.why());
         if lost.cause != GapCause::UnknownThread {
             self.lose_the_rest(lost);
         }
@@ -163,7 +175,7 @@ impl<W: Work> Flow<'_, W> {
                 let space = self.context.code.space(other.pid, other.from);
                 self.walk.thread(other, space, other.from);
                 let (from, to) = (Moment::Exactly(other.from), Moment::Exactly(until));
-                self.walk.gap(from, to, 0, lost.at, lost.cause);
+                self.walk.gap(from, to, 0, lost.at, lost.why());
             }
         }
     }
@@ -262,6 +274,9 @@ impl<W: Work> Flow<'_, W> {
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
             lost.overflowed = cause == GapCause::Overflow;
+            if self.context.shows_way_back(lost.cause) && is_of_packets(cause) {
+                lost.hidden_by = Some(cause);
+            }
             (lost.psb, lost.resolved, lost.fup_is_late) = (None, None, false);
             return;
         }
@@ -271,8 +286,18 @@ impl<W: Work> Flow<'_, W> {
         };
         let overflowed = cause == GapCause::Overflow;
         let since = self.clock.now_lo();
-        let lost =
-            Lost { cause, from, since, at, skips, psb: None, resolved: None, overflowed, fup_is_late: false };
+        let lost = Lost {
+            cause,
+            from,
+            since,
+            at,
+            skips,
+            psb: None,
+            resolved: None,
+            overflowed,
+            hidden_by: None,
+            fup_is_late: false,
+        };
         if lost.is_of_packets() && matches!(self.state, State::Off) && self.clock.is_set() {
             // Others may have come and gone since there was a trace of anybody.
             self.running = self.present(since);
@@ -312,7 +337,7 @@ impl<W: Work> Flow<'_, W> {
             self.walk.thread(whose, space, from.unwrap_or(lost.since));
             let from = from.map_or(lost.from, Moment::Exactly);
             let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
-            self.walk.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.cause);
+            self.walk.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.why());
         }
     }
 }

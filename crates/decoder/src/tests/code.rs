@@ -5,6 +5,7 @@
 //! f:  call g          # a label, an instruction
 //! .mark               # a region begins or ends at the next instruction
 //!     jz f
+//! .missing 0x8000     # from there on there is an object whose file is missing
 //! .from 2500          # from this time on
 //! .org 0x1100         # other code stands here
 //!     ret
@@ -31,6 +32,7 @@ pub(super) struct Code {
     earlier: Vec<(Ns, Sections)>,
     labels: BTreeMap<String, u64>,
     marks: BTreeSet<u64>,
+    missing: Option<u64>,
 }
 
 impl Code {
@@ -59,6 +61,10 @@ impl Code {
             }
             if name == ".mark" {
                 code.marks.insert(org + code.sections.get(&org).map_or(0, Vec::len) as u64);
+                continue;
+            }
+            if name == ".missing" {
+                code.missing = Some(number(operand));
                 continue;
             }
             if name == ".from" {
@@ -157,7 +163,11 @@ impl CodeSource for Code {
         let sections = generation.map_or(&self.sections, |(_, sections)| sections);
         let section = sections.range(..=ip.0).next_back();
         let rest = section.and_then(|(at, bytes)| bytes.get(usize::try_from(ip.0 - at).ok()?..));
-        let unmapped = if ip.is_kernel() { NoCode::Kernel } else { NoCode::Unmapped };
+        let unmapped = match self.missing {
+            _ if ip.is_kernel() => NoCode::Kernel,
+            Some(missing) if missing <= ip.0 => NoCode::MissingObject(ObjectId(1)),
+            _ => NoCode::Unmapped,
+        };
         rest.filter(|rest| !rest.is_empty()).ok_or(unmapped)
     }
 

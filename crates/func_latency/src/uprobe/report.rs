@@ -70,6 +70,7 @@ pub(super) fn analysis<'a>(
         scheduler: None,
         no_times: None,
         has_ip_filter: false,
+        has_compressed_returns: false,
         is_part: false,
         buffers: &[],
     };

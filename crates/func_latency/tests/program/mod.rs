@@ -24,6 +24,7 @@ const OUTER: u64 = TEXT;
 const F: u64 = TEXT + 0x20;
 const NEVER: u64 = TEXT + 0x30;
 const BASE: u64 = 0x5555_0000_0000;
+const LIBRARY: u64 = 0x7f00_0000_0000;
 const THREAD: Tid = Tid(77);
 const START_TSC: u64 = 1_000_000;
 pub(crate) const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
@@ -48,18 +49,21 @@ pub(crate) struct Made {
     pub(crate) is_truncated: bool,
     /// The IP filter, as AUXTRACE_INFO says it; empty: none.
     pub(crate) filter: &'static str,
+    /// `f` calls a library that is nowhere, and returns are not compressed.
+    pub(crate) calls_missing: bool,
 }
 
 impl Made {
     /// With all that there can be.
     pub(crate) const WHOLE: Self =
-        Self { has_tsc: true, has_switches: true, is_truncated: false, filter: "" };
+        Self { has_tsc: true, has_switches: true, is_truncated: false, filter: "", calls_missing: false };
 }
 
 /// Writes program and recording into `directory`, the recording to a file of that name.
 pub(crate) fn write_made(directory: &Path, name: &str, made: Made) {
     let program = directory.join("program");
-    std::fs::write(&program, elf()).unwrap();
+    let elf = if made.calls_missing { elf_of(&[0xff, 0xd0, 0xc3]) } else { elf() };
+    std::fs::write(&program, elf).unwrap();
     let recording = recording(&program, of_build_id(&BUILD_ID), made, &Features::default());
     std::fs::write(directory.join(name), recording).unwrap();
 }
@@ -115,20 +119,25 @@ pub(crate) fn write_truncated(directory: &Path) {
     write_made(directory, "perf.data", Made { is_truncated: true, ..Made::WHOLE });
 }
 
-fn code() -> Vec<u8> {
+fn code(f: &[u8]) -> Vec<u8> {
     let mut code = vec![0x90; 0x40];
     code[..5].copy_from_slice(&[0xe8, 0x1b, 0, 0, 0]); // call f
     code[5..10].copy_from_slice(&[0xe8, 0x16, 0, 0, 0]); // call f
     code[10..12].copy_from_slice(&[0x0f, 0x05]); // syscall
-    code[0x20] = 0xc3;
+    code[0x20..0x20 + f.len()].copy_from_slice(f);
     code[0x30] = 0xc3;
     code
 }
 
 /// An ELF file with one code segment, symbols and a build id.
 fn elf() -> Vec<u8> {
+    elf_of(&[0xc3])
+}
+
+/// One with this code of `f`.
+fn elf_of(f: &[u8]) -> Vec<u8> {
     let mut file = vec![0; TEXT as usize];
-    file.extend(code());
+    file.extend(code(f));
     let mut put = |bytes: &[u8]| {
         let at = file.len() as u64;
         file.extend_from_slice(bytes);
@@ -137,7 +146,7 @@ fn elf() -> Vec<u8> {
     let strings = b"\0outer\0f\0never\0";
     let strtab = put(strings);
     let mut symbols = vec![0; 24];
-    for (name, address, size) in [(1, OUTER, 12), (7, F, 1), (9, NEVER, 1)] {
+    for (name, address, size) in [(1, OUTER, 12), (7, F, f.len() as u64), (9, NEVER, 1)] {
         symbols.extend(u32::to_le_bytes(name));
         symbols.extend([0x12, 0, 1, 0]); // global function, section 1
         symbols.extend(u64::to_le_bytes(address));
@@ -200,6 +209,28 @@ fn trace(has_tsc: bool) -> Vec<u8> {
         Packet::Cyc(10),
         Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }),
     ];
+    encoded(&packets, has_tsc)
+}
+
+/// Both calls of `f` call the library: for 40 and 90 cycles.
+fn trace_of_missing() -> Vec<u8> {
+    let ip = |value: u64| IpPayload { ip_bytes: 6, value };
+    let to = |ip_value: u64, cycles: u64| [Packet::Cyc(cycles), Packet::Tip(ip(ip_value))];
+    let in_f = |cycles: u64| [to(LIBRARY + 0x100, 10), to(BASE + F + 2, cycles)].concat();
+    let begin = [
+        Packet::Psb,
+        Packet::Tsc(START_TSC),
+        Packet::Cbr(20),
+        Packet::ModeExec { long: true, default_32: false, interrupts: false },
+        Packet::PsbEnd,
+        Packet::TipPge(ip(BASE + OUTER)),
+    ];
+    let calls = [&in_f(40)[..], &to(BASE + OUTER + 5, 10), &in_f(90), &to(BASE + OUTER + 10, 10)].concat();
+    let end = [Packet::Cyc(10), Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 })];
+    encoded(&[&begin[..], &calls, &end].concat(), true)
+}
+
+fn encoded(packets: &[Packet], has_tsc: bool) -> Vec<u8> {
     let mut bytes = vec![];
     let is_there = |packet: &&Packet| has_tsc || !matches!(packet, Packet::Tsc(_));
     packets.iter().filter(is_there).for_each(|p| packet::encode(p, &mut bytes));
@@ -209,7 +240,10 @@ fn trace(has_tsc: bool) -> Vec<u8> {
 fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Features) -> Vec<u8> {
     let attr = Attr {
         event_type: PMU,
-        config: pt_config::TSC | pt_config::CYC | 0x2001,
+        config: pt_config::TSC
+            | pt_config::CYC
+            | 0x2001
+            | if made.calls_missing { pt_config::NORETCOMP } else { 0 },
         flags: Attr::EXCLUDE_KERNEL
             | Attr::MMAP
             | Attr::MMAP2
@@ -233,7 +267,18 @@ fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Feat
     writer.record(&info.auxtrace_info()).unwrap();
     writer.record(&info.time_conv()).unwrap();
     let pid = Pid(THREAD.0);
-    let bytes = trace(made.has_tsc);
+    let bytes = if made.calls_missing { trace_of_missing() } else { trace(made.has_tsc) };
+    let library = Record::Mmap2 {
+        pid,
+        tid: THREAD,
+        start: LIBRARY,
+        len: 0x2000,
+        file_offset: FileOffset(0),
+        identity: of_build_id(&[1, 2, 3, 4]),
+        protection: 5,
+        flags: 2,
+        path: "/nowhere/library.so",
+    };
     let mmap = Record::Mmap2 {
         pid,
         tid: THREAD,
@@ -249,12 +294,17 @@ fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Feat
     let records = [
         (Record::Comm { pid, tid: THREAD, name: "program", exec: true }, START_TSC - 20),
         (mmap, START_TSC - 20),
+        (library, START_TSC - 20),
         (Record::ItraceStart { pid, tid: THREAD }, START_TSC - 10),
         (Record::Switch { out: false, preempted: false }, START_TSC - 10),
         (Record::Aux { offset: 0, size: bytes.len() as u64, flags }, START_TSC + 500),
         (Record::Switch { out: true, preempted: false }, START_TSC + end),
     ];
-    let is_there = |record: &Record<'_>| made.has_switches || !matches!(record, Record::Switch { .. });
+    let is_there = |record: &Record<'_>| match record {
+        Record::Switch { .. } => made.has_switches,
+        Record::Mmap2 { start, .. } => *start != LIBRARY || made.calls_missing,
+        _ => true,
+    };
     for (record, time) in records.into_iter().filter(|(record, _)| is_there(record)) {
         let mut encoded = vec![];
         let id = SampleId { pid, tid: THREAD, time: Ns(time), cpu: Cpu(3), id: 1 };

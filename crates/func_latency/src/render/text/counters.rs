@@ -168,6 +168,9 @@ fn notes(
             "  with an IP filter only code inside of its ranges is counted: what runs outside adds nothing"
         )?;
     }
+    if view.report.loss.by_cause.iter().any(|loss| loss.object().is_some()) {
+        writeln!(out, "  code whose file is missing adds nothing to what is counted")?;
+    }
     Ok(())
 }
 
