@@ -225,6 +225,7 @@ mod tests {
             scheduler: None,
             no_times: None,
             has_ip_filter: false,
+            traces_whole_cpus: false,
             is_part: false,
             buffers: &[],
         });

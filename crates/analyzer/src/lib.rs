@@ -57,6 +57,8 @@ mod held;
 mod hidden;
 pub mod histogram;
 mod kernel;
+mod kernel_frames;
+mod kernel_part;
 mod landing;
 pub mod ledger;
 mod look_ahead;

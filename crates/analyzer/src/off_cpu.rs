@@ -23,6 +23,8 @@ pub(crate) struct OffCpuClock<'a> {
     /// End of the first interval that is not counted yet.
     next_in: Ns,
     total_ns: u64,
+    /// Time of an interval that is not counted yet, up to the current event: of kernel code.
+    partial_ns: u64,
     /// When the thread entered the scheduler, and when it left it last.
     scheduler: Option<(Ns, Ns)>,
 }
@@ -30,13 +32,13 @@ pub(crate) struct OffCpuClock<'a> {
 impl<'a> OffCpuClock<'a> {
     /// `intervals` by time, disjoint.
     pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
-        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, scheduler: None };
+        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, partial_ns: 0, scheduler: None };
         clock.next_in = clock.first_in();
         clock
     }
 
     pub(crate) fn total_ns(&self) -> u64 {
-        self.total_ns
+        self.total_ns + self.partial_ns
     }
 
     fn first_in(&self) -> Ns {
@@ -49,6 +51,27 @@ impl<'a> OffCpuClock<'a> {
         if time.lo >= self.next_in {
             self.count_until(time.lo);
         }
+    }
+
+    /// An event of kernel code, which runs on for a while after the record of the switch-out, and before that
+    /// of the switch-in: the clock goes on in between.
+    pub(crate) fn pass_in_kernel(&mut self, time: EventTime) {
+        self.pass(time);
+        let until = |off: &OffCpu| off.to.map_or(time.point, |to| to.min(time.point));
+        self.partial_ns = match self.intervals.first() {
+            Some(off) if off.from < time.point => until(off).since(off.from),
+            _ => 0,
+        };
+    }
+
+    /// The thread is off its CPU at this time, as its switch records have it.
+    pub(crate) fn is_off(&self, time: Ns) -> bool {
+        self.intervals.first().is_some_and(|off| off.from < time && off.to.is_none_or(|to| time < to))
+    }
+
+    /// What comes next is no kernel code.
+    pub(crate) fn leave_kernel(&mut self) {
+        self.partial_ns = 0;
     }
 
     #[cold]

@@ -117,6 +117,8 @@ pub struct Surroundings<'a> {
     pub no_times: Option<NoTimes>,
     /// Only code inside IP filter ranges was traced.
     pub has_ip_filter: bool,
+    /// CPUs were traced as a whole, and not tasks: the trace goes on through context switches.
+    pub traces_whole_cpus: bool,
     /// Only a part of the recording is analysed: what is not seen to be entered may be older than that.
     pub is_part: bool,
     /// The AUX buffers: whose they are, and perf's numbers of them.
@@ -139,6 +141,7 @@ impl<'a> Surroundings<'a> {
             scheduler: scheduler(recording, schedule),
             no_times: recording.no_times,
             has_ip_filter: recording.pt.has_ip_filter,
+            traces_whole_cpus: recording.coverage.is_whole,
             is_part: false,
             buffers: &recording.buffers,
         }

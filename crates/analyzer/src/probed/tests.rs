@@ -116,6 +116,7 @@ fn report(seen: &[Seen]) -> FunctionReport {
         scheduler: None,
         no_times: None,
         has_ip_filter: false,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     };

@@ -355,6 +355,7 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
         scheduler: None,
         no_times: None,
         has_ip_filter,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     }
@@ -474,6 +475,7 @@ fn caller_text(caller: Caller, site: Option<Place>) -> String {
         Caller::Function { tail: false, .. } => site_text(site),
         Caller::Function { tail: true, .. } => format!("jump {}", site_text(site)),
         Caller::Signal => "[signal]".into(),
+        Caller::Interrupt => "[interrupt]".into(),
         Caller::Unknown => "[unknown]".into(),
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn analysis<'a>(
         scheduler: None,
         no_times: None,
         has_ip_filter: false,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     };

@@ -65,6 +65,10 @@ impl Event {
         self.flags & FLAG_EXCLUDE_USER != 0
     }
 
+    pub(super) fn is_inherited(&self) -> bool {
+        self.flags & INHERIT != 0
+    }
+
     pub(super) fn exclude_kernel(&self) -> bool {
         self.flags & FLAG_EXCLUDE_KERNEL != 0
     }
