@@ -138,7 +138,7 @@ impl<'a> Buffers<'a> {
         for said in std::mem::take(&mut self.said) {
             let silent = said.record.size == 0 && !said.record.lost_data();
             let entry = said.by.id.and_then(|id| self.ids.get(&id)).copied();
-            if let Some(IdEntry { index: Some(index), owner }) = entry
+            if let Some(IdEntry { index: Some(index), owner, .. }) = entry
                 && !silent
                 && self.index_of(&said).is_none()
                 && !self.by_index.contains_key(&index)
