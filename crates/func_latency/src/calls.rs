@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{host, messages, recording, regions, threads};
+use crate::{host, kernel_code, messages, recording, regions, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -73,10 +73,12 @@ pub(crate) fn open_for_report<T>(
         ..host::image_options(&recording, config.symfs.as_deref(), &config.kernel)
     };
     let (mut image, schedule) = recording::load_with(&recording, &options);
-    let problems = problems(&recording, &image);
+    let mut problems = problems(&recording, &image);
+    kernel_code::check(config, &recording, &image)?;
     let added = regions::add(&mut image, config, Remarks::Now);
     let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
+    problems.extend(kernel_code::limit(&recording, &image, &wanted));
     work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
 }
 
