@@ -21,14 +21,23 @@ use crate::status::{Cut, CutCause, Status};
 use crate::thread::Thread;
 use crate::transfers::Transfers;
 
+/// Control has not been seen in a frame that was open then.
+#[derive(Clone, Copy)]
+pub(crate) struct Unseen {
+    /// Time, and the thread's off-CPU time then.
+    pub(crate) since: (EventTime, u64),
+    /// Number of frames of the level then.
+    pub(crate) depth: usize,
+}
+
 /// Kernel code that a system call or an interrupt entered, and that has not been left.
 pub(crate) struct Level {
     /// Number of frames below it.
     pub(crate) floor: usize,
     /// Where control is in it.
     pub(crate) control: Control,
-    /// Time, and off-CPU time then, since when frames may have ended out of sight.
-    pub(crate) unseen: Option<(EventTime, u64)>,
+    /// Since when frames may have ended out of sight.
+    pub(crate) unseen: Option<Unseen>,
     /// The thread's counters when control left what is below.
     pub(crate) left: Counters,
 }
@@ -48,6 +57,8 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
 
     /// Gives the thread its own control back. Returns the level.
     pub(crate) fn into_level(mut self) -> Level {
+        let depth = self.depth();
+        self.level.unseen.take_if(|unseen| depth <= unseen.depth); // control is in a frame that was open
         std::mem::swap(&mut self.thread.control, &mut self.level.control);
         self.level
     }
@@ -69,7 +80,8 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
 
     /// Tracing goes on after it was off since `since`: what returned or was called meanwhile was not seen.
     pub(crate) fn resume(&mut self, session: &mut Session<'a>, since: (EventTime, u64), to: Target) {
-        self.level.unseen.get_or_insert(since);
+        let depth = self.depth();
+        self.level.unseen.get_or_insert(Unseen { since, depth });
         self.found(session, to);
     }
 
@@ -105,8 +117,8 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
         let is_there = |i: &usize| self.has_code_of(*i, to.function) && has_called(*i);
         match (0..self.depth()).rev().find(is_there) {
             Some(open) => {
-                let since = self.level.unseen.take();
-                self.cut_to(session, open + 1, since);
+                let unseen = self.level.unseen.take();
+                self.cut_to(session, open + 1, unseen);
             }
             None => self.found(session, to),
         }
@@ -124,17 +136,18 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
             self.close_to(session, base_len, Status::Unwound);
         }
         let keeps_base = is_entered || exits_in_sight || session.around.has_ip_filter;
-        self.cut_to(session, if keeps_base { base_len } else { 0 }, unseen.or(Some(last)));
+        let unseen = unseen.or(Some(Unseen { since: last, depth: self.depth() }));
+        self.cut_to(session, if keeps_base { base_len } else { 0 }, unseen);
         let status = if is_entered || exits_in_sight { Status::Complete } else { Status::Unwound };
         self.close_to(session, 0, status);
     }
 
-    /// Ends all frames but the outermost `len`, which ended unseen since then.
-    fn cut_to(&mut self, session: &mut Session<'a>, len: usize, since: Option<(EventTime, u64)>) {
+    /// Ends all frames but the outermost `len`: those that were open when control was last seen, then.
+    fn cut_to(&mut self, session: &mut Session<'a>, len: usize, unseen: Option<Unseen>) {
         self.thread.cut_by = Some(Cut { cause: CutCause::Unseen, cpu: self.thread.cpu(session) });
         while self.depth() > len {
-            let start = self.top().map(|top| top.start);
-            self.thread.control.away = since.filter(|(since, _)| Some(since.point) >= start);
+            let was_open = unseen.filter(|unseen| self.depth() <= unseen.depth);
+            self.thread.control.away = was_open.map(|unseen| unseen.since);
             self.close(session, Status::Cut, false);
         }
         self.thread.control.away = None;
@@ -218,11 +231,8 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         self.found(session, to);
     }
 
-    fn returns_to(&mut self, session: &mut Session<'a>, to: Avma, in_sight: bool) {
+    fn returns_to(&mut self, session: &mut Session<'a>, to: Avma, _: bool) {
         self.thread.name_hidden_caller(session, to);
-        if !in_sight {
-            self.thread.passes();
-        }
     }
 
     /// Of what the thread's own frames take, doubts, capped chains and stays alone are about these, too.

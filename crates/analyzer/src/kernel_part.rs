@@ -18,7 +18,7 @@ use model::{AuxOffset, Counters, EventTime, SpaceId, Target, TraceEvent, Transfe
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
-use crate::kernel_frames::{KernelFrames, Level};
+use crate::kernel_frames::{KernelFrames, Level, Unseen};
 use crate::session::Session;
 use crate::status::Status;
 use crate::thread::Thread;
@@ -66,8 +66,10 @@ impl<'a> Thread<'a> {
         let TraceEvent::Branch(branch) = event else { return };
         let is_first = !self.kernel.is_entered();
         if session.around.traces_whole_cpus && self.off_cpu.is_off(branch.time.point) {
-            let last = self.kernel.last;
-            self.kernel.levels.iter_mut().for_each(|level| _ = level.unseen.get_or_insert(last));
+            let (since, depth) = (self.kernel.last, self.stack.len());
+            for level in &mut self.kernel.levels {
+                level.unseen.get_or_insert(Unseen { since, depth });
+            }
             return;
         }
         if is_first {

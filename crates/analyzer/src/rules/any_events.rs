@@ -87,7 +87,10 @@ fn random_kernel_script(seed: u64) -> String {
                 let how = random.pick(&["async", "syscall"]);
                 writeln!(script, "{now} {how} {from} {to}\n{now} start {to}")
             }
-            "off" => writeln!(script, "{now} async {from}\n{} start {to}", now + 1),
+            "off" => {
+                now += 1;
+                writeln!(script, "{} async {from}\n{now} start {to}", now - 1)
+            }
             "nest" => Ok(()),
             _ => writeln!(script, "{now} {word} {from} {to}"),
         }
