@@ -16,7 +16,7 @@ use crate::explain_config::{AnnotateConfig, SlowCalls};
 use crate::filter::Percentile;
 use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
-use crate::messages;
+use crate::{kernel_code, messages};
 use crate::printable::{NamesFor, Printable};
 use crate::render::annotate::{self as rendered, View};
 use crate::render::image_names::ImageNames;
@@ -27,6 +27,7 @@ use crate::report_command::text_width;
 pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("annotate"), |opened| {
         let function = opened.one_function("annotate")?;
+        kernel_code::refuse("annotate", opened.image, &opened.wanted)?;
         let request = opened.request()?;
         let chosen = config.slow.map(|slow| Chosen::of(opened, &request, slow)).transpose()?;
         let groups = own_code(opened, &request, chosen.as_ref())?;

@@ -55,3 +55,17 @@ pub(crate) fn limit(recording: &Recording<'_>, image: &Image, wanted: &[Wanted])
             .to_owned()
     })
 }
+
+/// Refuses what follows a function's own code, for functions of the kernel.
+///
+/// # Errors
+/// One of them is asked for.
+pub(crate) fn refuse(what: &str, image: &Image, wanted: &[Wanted]) -> Result<()> {
+    match wanted.iter().find(|wanted| image.is_of_kernel(wanted.function.id)) {
+        Some(Wanted { function }) => {
+            let name = &function.name;
+            Err(failure(Exit::Usage, format!("{what} takes functions of user code, and {name} is the kernel's")))
+        }
+        None => Ok(()),
+    }
+}

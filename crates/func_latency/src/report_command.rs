@@ -25,7 +25,7 @@ use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, open_page, recording, remedy, tree_commands};
+use crate::{explain_command, kernel_code, messages, open_page, recording, remedy, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -178,6 +178,7 @@ fn analyse(
         analysis = analysis.giving_rows_to(rows);
     }
     if config.code_blocks {
+        kernel_code::refuse("-c", opened.image, &opened.wanted)?;
         if opened.image.regions().next().is_some() {
             messages::note("-c lists code blocks of functions only, not of regions");
         }

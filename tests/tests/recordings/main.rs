@@ -12,6 +12,7 @@ mod exports;
 mod filter_agrees;
 mod hard_cases;
 mod inside;
+mod kernel_functions;
 mod ledgers;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;
