@@ -83,7 +83,6 @@ impl KernelEntry {
         self.to.map_or(to.at_entry && !has_ip_filter, |entry| entry == to.ip)
     }
 
-
     /// Control is back where the kernel returns to if nothing happens.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
         ip == self.from.ip || self.syscall && ip == self.from.next_ip()

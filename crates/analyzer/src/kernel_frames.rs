@@ -9,38 +9,18 @@
 //! others. So a return to a place that no frame explains opens a frame that was found running; once one leads
 //! into a function that is open, the frames above that have ended *unseen*.
 
-use model::{Avma, BranchKind, Counters, EventTime, FunctionId, Target, Transfer};
+use model::{Avma, BranchKind, EventTime, FunctionId, Target, Transfer};
 
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
+use crate::kernel_level::{Level, Unseen};
 use crate::landing::Landing;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind};
 use crate::status::{Cut, CutCause, Status};
 use crate::thread::Thread;
 use crate::transfers::Transfers;
-
-/// Control has not been seen in a frame that was open then.
-#[derive(Clone, Copy)]
-pub(crate) struct Unseen {
-    /// Time, and the thread's off-CPU time then.
-    pub(crate) since: (EventTime, u64),
-    /// Number of frames of the level then.
-    pub(crate) depth: usize,
-}
-
-/// Kernel code that a system call or an interrupt entered, and that has not been left.
-pub(crate) struct Level {
-    /// Number of frames below it.
-    pub(crate) floor: usize,
-    /// Where control is in it.
-    pub(crate) control: Control,
-    /// Since when frames may have ended out of sight.
-    pub(crate) unseen: Option<Unseen>,
-    /// The thread's counters when control left what is below.
-    pub(crate) left: Counters,
-}
 
 /// The frames of the innermost level, which is taken out of the thread meanwhile; so is the thread's control
 /// exchanged for the level's.
@@ -110,7 +90,7 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
         self.level.unseen.is_some() && base.is_some_and(|base| base.kind == FrameKind::Found)
     }
 
-    /// What was found running returns: to a frame that was open before, or to another that was entered unseen.
+    /// What was found running returns: to a frame that was open before, or to one that was entered unseen.
     fn return_unseen(&mut self, session: &mut Session<'a>, to: Target) {
         self.pop_group(session, false);
         let has_called = |i: usize| self.get(i + 1).is_none_or(|above| above.chain == 0);
@@ -124,8 +104,8 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
         }
     }
 
-    /// All that ran in this level has ended: control is back below it. `last`: time, and off-CPU time then, of
-    /// the last event that was seen in it.
+    /// All that ran in this level has ended: control is back below it. `last`: time, and off-CPU time then,
+    /// of the last event that was seen in it.
     pub(crate) fn leave(&mut self, session: &mut Session<'a>, last: (EventTime, u64)) {
         let is_entered = self.get(0).is_some_and(|base| base.kind == FrameKind::KernelEntry);
         let exits_in_sight = matches!(self.control().left, Some(Left::Kernel(entry)) if entry.syscall);

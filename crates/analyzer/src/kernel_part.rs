@@ -10,49 +10,22 @@
 //! below a level is one stay in the kernel, as it is where no kernel function is asked for: so no figure of a
 //! function of user code depends on that.
 //!
-//! Where a whole CPU is traced, and not tasks, tracing goes on through a context switch, and what runs then is
-//! another thread's stack. So from a thread's switch-out to its return to user code nothing is followed.
+//! Where a whole CPU is traced, and not tasks, tracing goes on through a context switch, and what runs then
+//! is another thread's stack. So from a thread's switch-out to its return to user code nothing is followed.
 
-use model::{AuxOffset, Counters, EventTime, SpaceId, Target, TraceEvent, Transfer};
+use model::{Counters, Ns, SpaceId, Target, TraceEvent, Transfer};
 
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
-use crate::kernel_frames::{KernelFrames, Level, Unseen};
+use crate::kernel_frames::KernelFrames;
+use crate::kernel_level::{Level, Unseen};
 use crate::session::Session;
 use crate::status::Status;
 use crate::thread::Thread;
 
 /// Levels that interrupts may make; those that nothing returned from are left by then.
 const LEVELS_MAX: usize = 64;
-
-/// Where a thread is in the kernel.
-#[derive(Default)]
-pub(crate) struct KernelPart {
-    /// What interrupted what, outermost first; none in user code.
-    levels: Vec<Level>,
-    /// Time and AUX packet of the last event of user code.
-    user: (EventTime, AuxOffset),
-    /// Time of the last event in the kernel, and the off-CPU time then.
-    last: (EventTime, u64),
-}
-
-impl KernelPart {
-    #[inline(always)]
-    pub(crate) fn is_entered(&self) -> bool {
-        !self.levels.is_empty()
-    }
-
-    /// Nothing is known of the thread any more.
-    pub(crate) fn forget(&mut self) {
-        self.levels.clear();
-    }
-
-    /// All frames have ended.
-    pub(crate) fn has_no_frames_below(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.floor = 0);
-    }
-}
 
 impl<'a> Thread<'a> {
     /// The next event of kernel code.
@@ -132,7 +105,8 @@ impl<'a> Thread<'a> {
         let Some(Left::Kernel(entry)) = below.control.left else { return };
         let goes_on = entry.goes_on_at(to.ip);
         let floor = innermost.floor;
-        let is_own = self.stack.get(floor..).and_then(<[_]>::last).is_some_and(|top| top.function == to.function);
+        let is_own =
+            self.stack.get(floor..).and_then(<[_]>::last).is_some_and(|top| top.function == to.function);
         if !goes_on && is_own {
             return; // `sync_core`: to the next instruction of the same function
         }
@@ -195,9 +169,9 @@ impl<'a> Thread<'a> {
         self.entered.ghosts.forget(|function| functions.is_of_kernel(function));
     }
 
-    /// The stream has ended, perhaps in the kernel: up to there at least its calls took, or to the recording's
-    /// end if the thread is off its CPU then, as those of user code.
-    pub(crate) fn finish_in_kernel(&mut self, session: &mut Session<'a>, end: model::Ns) {
+    /// The stream has ended, perhaps in the kernel. Its calls took at least up to there, or to the end of the
+    /// recording if the thread is off its CPU then, as those of user code.
+    pub(crate) fn finish_in_kernel(&mut self, session: &mut Session<'a>, end: Ns) {
         if !self.kernel.is_entered() {
             return;
         }

@@ -58,6 +58,7 @@ mod hidden;
 pub mod histogram;
 mod kernel;
 mod kernel_frames;
+mod kernel_level;
 mod kernel_part;
 mod landing;
 pub mod ledger;

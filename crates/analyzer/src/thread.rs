@@ -16,7 +16,7 @@ use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
 use crate::gatherer::Gatherer;
 use crate::held::Held;
-use crate::kernel_part::KernelPart;
+use crate::kernel_level::KernelPart;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::own_code::Going;

@@ -78,7 +78,7 @@ pub(crate) fn open_for_report<T>(
     let added = regions::add(&mut image, config, Remarks::Now);
     let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
-    problems.extend(kernel_code::limit(&recording, &image, &wanted));
+    problems.extend(kernel_code::limit(&recording, &image, wanted.iter().map(|wanted| wanted.function.id)));
     work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
 }
 
@@ -144,6 +144,11 @@ impl<'a> Opened<'a> {
     /// There are more.
     pub(crate) fn one_function(&self, command: &str) -> Result<FunctionId> {
         Ok(one(command, &self.wanted)?.function.id)
+    }
+
+    /// The functions of `-f`.
+    pub(crate) fn wanted_ids(&self) -> impl Iterator<Item = FunctionId> {
+        self.wanted.iter().map(|wanted| wanted.function.id)
     }
 
     /// The names of the functions of `-f`.

@@ -1,13 +1,12 @@
-//! Functions of the kernel need kernel code in the trace, and the bytes of that code: what is missing, and how
-//! to get it.
+//! Functions of the kernel need kernel code in the trace, and the bytes of that code: what is missing, and
+//! how to get it.
 
 use anyhow::Result;
 use image::{FindError, Image, Query};
-use model::{FunctionLookup as _, Recording};
+use model::{FunctionId, FunctionLookup as _, Recording};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
-use crate::target::Wanted;
 
 /// How kernel code gets into a recording.
 pub(crate) const RECORD: &str = "Record with kernel code, and keep that: perf record --kcore -e intel_pt// -p PID (or -- CMD), \
@@ -41,9 +40,12 @@ pub(crate) fn check(config: &CallsConfig, recording: &Recording<'_>, image: &Ima
 }
 
 /// What limits the report on functions of the kernel.
-pub(crate) fn limit(recording: &Recording<'_>, image: &Image, wanted: &[Wanted]) -> Option<String> {
-    let is_asked = wanted.iter().any(|wanted| image.is_of_kernel(wanted.function.id));
-    if !is_asked {
+pub(crate) fn limit(
+    recording: &Recording<'_>,
+    image: &Image,
+    mut wanted: impl Iterator<Item = FunctionId>,
+) -> Option<String> {
+    if !wanted.any(|id| image.is_of_kernel(id)) {
         return None;
     }
     if !recording.pt.kernel {
@@ -60,11 +62,14 @@ pub(crate) fn limit(recording: &Recording<'_>, image: &Image, wanted: &[Wanted])
 ///
 /// # Errors
 /// One of them is asked for.
-pub(crate) fn refuse(what: &str, image: &Image, wanted: &[Wanted]) -> Result<()> {
-    match wanted.iter().find(|wanted| image.is_of_kernel(wanted.function.id)) {
-        Some(Wanted { function }) => {
-            let name = &function.name;
-            Err(failure(Exit::Usage, format!("{what} takes functions of user code, and {name} is the kernel's")))
+pub(crate) fn refuse(what: &str, image: &Image, mut wanted: impl Iterator<Item = FunctionId>) -> Result<()> {
+    match wanted.find(|id| image.is_of_kernel(*id)) {
+        Some(id) => {
+            let name = image.function_name(id);
+            Err(failure(
+                Exit::Usage,
+                format!("{what} takes functions of user code, and {name} is the kernel's"),
+            ))
         }
         None => Ok(()),
     }

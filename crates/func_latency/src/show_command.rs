@@ -49,9 +49,8 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
     }
     let names = NamesFor { names: &names, format: config.format };
     let callers = call.tree.callers().iter().filter(|_| image.is_of_kernel(function));
-    let below: Vec<Below> = callers
-        .map(|id| Below { name: names.function(*id), is_kernel: image.is_of_kernel(*id) })
-        .collect();
+    let below: Vec<Below> =
+        callers.map(|id| Below { name: names.function(*id), is_kernel: image.is_of_kernel(*id) }).collect();
     let limits = config.limits;
     let view = tree::View { id: config.id, call: &call, names: &names, schedule, limits, below: &below };
     let mut out = BufWriter::new(stdout().lock());

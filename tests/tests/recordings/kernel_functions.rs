@@ -25,6 +25,16 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&run(&words, 0).0).unwrap()
 }
 
+/// The rows of calls.
+fn rows(of: &[&str]) -> Vec<Value> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("calls.jsonl");
+    let words = ["export", "--format", "jsonl", "-o", file.to_str().unwrap()];
+    run(&[&words, of].concat(), 0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 fn names(report: &Value) -> Vec<&str> {
     report["functions"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect()
 }
@@ -60,9 +70,7 @@ fn globs_processes_and_workers() {
     let words = ["-i", &data, "-f", "k:__x64_sys_*", "--kcore", &kernel];
     let report = json(&words);
     assert_eq!(names(&report), ["__x64_sys_work", "__x64_sys_wait"]);
-    let pid = &run(&["export", "-i", &data, "-f", "k:do_syscall_64", "--kcore", &kernel, "--format", "jsonl"], 0).0;
-    let row: Value = serde_json::from_str(pid.lines().next().unwrap()).unwrap();
-    let pid = row["pid"].to_string();
+    let pid = rows(&["-i", &data, "-f", "k:do_syscall_64", "--kcore", &kernel])[0]["pid"].to_string();
     assert_eq!(json(&[&words[..], &["-p", &pid]].concat())["functions"], report["functions"]);
     for workers in ["1", "3"] {
         assert_eq!(json(&[&words[..], &["-w", workers]].concat())["functions"], report["functions"]);
@@ -74,9 +82,8 @@ fn user_frames_stand_below_the_system_call() {
     let Some(fixture) = fixture("demo-kernel") else { return };
     let (data, kernel) = paths(&fixture);
     let of = ["-i", &data, "-f", "k:__x64_sys_wait", "--kcore", &kernel];
-    let (rows, _) = run(&[&["export", "--format", "jsonl"], &of[..]].concat(), 0);
-    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let row = rows.iter().find(|row| row["status"] == "complete").unwrap();
+    let calls = rows(&of);
+    let row = calls.iter().find(|row| row["status"] == "complete").unwrap();
     let id = row["id"].as_str().unwrap();
     let (text, _) = run(&[&["show", id], &of[..]].concat(), 0);
     let stack = text.split("stack below the call\n").nth(1).unwrap();

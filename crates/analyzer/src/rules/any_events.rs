@@ -62,7 +62,8 @@ fn random_kernel_script(seed: u64) -> String {
     const USER: [&str; 3] = ["main", "f", "g"];
     const KERNEL: [&str; 4] = ["entry", "sys", "read", "irq"];
     let mut random = Random(seed);
-    let mut script = String::from(["off 50 60\noff 300\n", "filter\noff 50 60\n"][usize::from(seed % 4 == 0)]);
+    let mut script =
+        String::from(["off 50 60\noff 300\n", "filter\noff 50 60\n"][usize::from(seed % 4 == 0)]);
     script += if seed.is_multiple_of(5) { "whole_cpus\n" } else { "" };
     let (mut now, mut in_kernel) = (0, false);
     for _ in 0..400 {
@@ -73,7 +74,8 @@ fn random_kernel_script(seed: u64) -> String {
         };
         let (from, to, other) = (address(in_kernel), address(in_kernel), address(!in_kernel));
         let word = random.pick(&[
-            "call", "call", "ret", "ret", "jmp", "ijmp", "enter", "enter", "leave", "leave", "off", "gap", "nest",
+            "call", "call", "ret", "ret", "jmp", "ijmp", "enter", "enter", "leave", "leave", "off", "gap",
+            "nest",
         ]);
         match word {
             "gap" if random.below(8) == 0 => writeln!(script, "{now} gap {}", now + random.below(3)),

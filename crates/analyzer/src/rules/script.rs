@@ -17,7 +17,7 @@
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
 //!   100 resume f+4            ... after a gap
 //!   110 call main+10 f        also icall, ret, jmp, ijmp, jcc; `on`: runs on into a region's begin or end
-//!   120 syscall f+8           also async;  `120 syscall f+8 entry`: into kernel code; also a far return there
+//!   120 syscall f+8           also async;  `120 syscall f+8 entry`: into the kernel; also a far return there
 //!   whole_cpus                CPUs are traced, and not tasks
 //!   130 out.call f+10 k+8     out of the filter; also out.ret, out.jmp, out.fall
 //!   140 gap 160               nothing known from 140 to 160;  `140 gap 160 truncated`, `desync`, `missing`: why
@@ -379,7 +379,8 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
 }
 
 fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc } = parse(script, request);
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc } =
+        parse(script, request);
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
     let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
@@ -433,7 +434,8 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
 
 /// What calls of `f` did in their own code: straight code, then children, then what is left over.
 pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
-    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, .. } = parse(script, Request::default());
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, .. } =
+        parse(script, Request::default());
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
     let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };

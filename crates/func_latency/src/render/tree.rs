@@ -116,7 +116,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     stack_below(out, view, most)
 }
 
-/// The stack below a call of a kernel function: the kernel's part, and that of user code below the system call.
+/// The stack below a call of a kernel function: the kernel's part, and user code below the system call.
 fn stack_below(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<()> {
     if !view.below.is_empty() {
         writeln!(out, "\n  stack below the call")?;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    AuxOffset, AuxRecord, Cpu, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock,
+    AuxOffset, AuxRecord, Cpu, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid,
+    TscClock,
 };
 
 use super::attr::{Event, Events};

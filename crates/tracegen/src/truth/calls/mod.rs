@@ -39,8 +39,8 @@ pub use rows::{Entered, Ran, Row, Status, Sum};
 
 use super::{File, Kind};
 use code::{Code, FunctionIndex};
-use rows::Tally;
 use kernel::KernelStack;
+use rows::Tally;
 use stack::Stack;
 
 /// Why there is no answer.
