@@ -164,7 +164,9 @@ fn look(
         stack_switches: !image.stack_switchers().is_empty(),
         ..Request::default()
     };
-    let mut calls = Calls { key, found: Vec::new() };
+    // A part has not all of them.
+    let wants_callers = part.is_none() && image.is_of_kernel(function);
+    let mut calls = Calls { key, wants_callers, found: Vec::new() };
     let around = Surroundings { is_part: part.is_some(), ..Surroundings::of(recording, schedule, image) };
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
     let bytes = place.decode(part, false, &mut analysis)?;
@@ -177,6 +179,7 @@ fn look(
 /// Those that are the same to a key.
 struct Calls<'k> {
     key: &'k CallKey,
+    wants_callers: bool,
     found: Vec<(CallRow, CallTree)>,
 }
 
@@ -186,7 +189,7 @@ impl TreeSink for Calls<'_> {
     }
 
     fn wants_callers(&self) -> bool {
-        true
+        self.wants_callers
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
