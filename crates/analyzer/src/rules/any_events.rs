@@ -63,7 +63,7 @@ fn random_kernel_script(seed: u64) -> String {
     const KERNEL: [&str; 4] = ["entry", "sys", "read", "irq"];
     let mut random = Random(seed);
     let mut script =
-        String::from(["off 50 60\noff 300\n", "filter\noff 50 60\n"][usize::from(seed % 4 == 0)]);
+        String::from(["off 50 60\noff 300\n", "filter\noff 50 60\n"][usize::from(seed.is_multiple_of(4))]);
     script += if seed.is_multiple_of(5) { "whole_cpus\n" } else { "" };
     let (mut now, mut in_kernel) = (0, false);
     for _ in 0..400 {
