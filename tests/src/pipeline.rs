@@ -5,7 +5,7 @@ use std::path::Path;
 use analyzer::{CheckedAnalysis, CountersAsked, Report, Request, Surroundings, TreeSink};
 use decoder::{Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentDecoder};
 use image::{Image, ImageOptions, Query};
-use model::{Avma, DigestSink, Digester, EventSink, FunctionId, Recording, Schedule};
+use model::{Avma, DigestSink, Digester, EventSink, FunctionId, Recording, Schedule, Sideband};
 use tracegen::truth::verify::KernelText;
 
 use crate::fixture::Kernel;
@@ -70,6 +70,15 @@ impl<'a> Opened<'a> {
     #[must_use]
     pub fn scheduler(&self) -> Option<Avma> {
         analyzer::scheduler(&self.recording, &self.schedule)
+    }
+
+    /// Where the kernel's text starts, if the recording says.
+    #[must_use]
+    pub fn kernel_start(&self) -> Option<Avma> {
+        self.recording.sideband.iter().find_map(|record| match &record.body {
+            Sideband::Mmap(mmap) if mmap.kernel => Some(mmap.start),
+            _ => None,
+        })
     }
 
     /// Decodes all of it.

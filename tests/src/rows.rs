@@ -220,7 +220,8 @@ fn visible_caller(truth: &Row, has_filter: bool) -> (Avma, Entered) {
 fn same_caller(caller: Caller, entered: Entered, caller_ip: Avma) -> bool {
     match caller {
         Caller::Signal => entered == Entered::Signal,
-        Caller::Unknown => entered != Entered::Signal && caller_ip == Avma(0),
+        Caller::Interrupt => entered == Entered::Interrupt,
+        Caller::Unknown => !matches!(entered, Entered::Signal | Entered::Interrupt) && caller_ip == Avma(0),
         Caller::Function { tail, .. } => caller_ip != Avma(0) && tail == (entered == Entered::Tail),
     }
 }

@@ -175,7 +175,10 @@ impl<'a> Thread<'a> {
         let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
             FrameKind::Signal if !may_be_called => Caller::Signal,
-            FrameKind::Call | FrameKind::Tail | FrameKind::Filter if frame.site.is_known() => {
+            FrameKind::KernelEntry if !frame.site.is_known() => Caller::Interrupt,
+            FrameKind::Call | FrameKind::Tail | FrameKind::Filter | FrameKind::KernelEntry
+                if frame.site.is_known() =>
+            {
                 Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
             }
             _ => Caller::Unknown,

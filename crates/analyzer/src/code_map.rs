@@ -226,6 +226,7 @@ mod tests {
             no_times: None,
             has_ip_filter: false,
             has_compressed_returns: false,
+            traces_whole_cpus: false,
             is_part: false,
             buffers: &[],
         });

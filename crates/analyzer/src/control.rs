@@ -1,6 +1,6 @@
 //! Where control of a thread is, as far as its frames do not say.
 
-use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId};
+use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId, Target};
 
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
@@ -30,6 +30,11 @@ impl Control {
     /// Of a thread of which nothing was seen yet.
     pub(crate) fn new(base_known: bool, executed: Option<Ns>) -> Self {
         Self { is_new: true, base_known, executed, ..Self::default() }
+    }
+
+    /// Of kernel code; `is_entered`: it was entered in sight.
+    pub(crate) fn in_kernel(space: SpaceId, is_entered: bool) -> Self {
+        Self { space, base_known: is_entered, ..Self::default() }
     }
 
     /// The kernel enters this function as a handler.
@@ -78,12 +83,19 @@ pub(crate) struct KernelEntry {
     pub(crate) syscall: bool,
     /// The instruction, or the one that was interrupted.
     pub(crate) from: Site,
+    /// Where control went, if the trace says.
+    pub(crate) to: Option<Avma>,
     pub(crate) space: SpaceId,
     /// Time, and the thread's off-CPU time then.
     pub(crate) since: (EventTime, u64),
 }
 
 impl KernelEntry {
+    /// What starts at `to` is the kernel code that was entered.
+    pub(crate) fn leads_to(&self, to: Target, has_ip_filter: bool) -> bool {
+        self.to.map_or(to.at_entry && !has_ip_filter, |entry| entry == to.ip)
+    }
+
     /// Control is back where the kernel returns to if nothing happens.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
         ip == self.from.ip || self.syscall && ip == self.from.next_ip()

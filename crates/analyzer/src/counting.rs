@@ -32,12 +32,22 @@ impl Counting {
         self.is_on
     }
 
-    /// The thread has come to an event of user code, or a gap, with these counters.
+    /// The thread has come to an event, or a gap, with these counters.
     pub(crate) fn reach(&mut self, event: &TraceEvent, counters: Counters) {
         self.now = counters;
         if matches!(event, TraceEvent::Branch(branch) if matches!(branch.transfer, Transfer::End { .. })) {
             self.left = counters;
         }
+    }
+
+    /// The counters when control left the traced code last.
+    pub(crate) fn left(&self) -> Counters {
+        self.left
+    }
+
+    /// Control is where it left the traced code at these counters.
+    pub(crate) fn set_left(&mut self, left: Counters) {
+        self.left = left;
     }
 
     /// A frame is opened; `since_left`: it began when control left the traced code.

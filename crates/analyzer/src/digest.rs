@@ -191,7 +191,7 @@ impl<'a> Thread<'a> {
             Some(Left::OutOfSight) => is_outside,
             Some(Left::Kernel(_)) => false,
         };
-        let is_decided = self.undecided.is_none() && self.control.away.is_none();
+        let is_decided = self.undecided.is_none() && self.control.away.is_none() && !self.kernel.is_entered();
         let lives =
             self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
         let has_room = self.stack.len() + events.len() < DEPTH_MAX;

@@ -172,7 +172,7 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
     Part::Node(match frame.kind {
         FrameKind::Signal | FrameKind::Inner => return Part::OfCaller,
         FrameKind::Found if trees.is_whole() => ChildKind::Call,
-        FrameKind::Found => return Part::Own,
+        FrameKind::Found | FrameKind::KernelEntry => return Part::Own,
         FrameKind::Interrupted | FrameKind::InterruptedSyscall => ChildKind::Signal,
         _ if frame.is_part_of_caller() => return Part::OfCaller,
         FrameKind::Tail => ChildKind::Tail,

@@ -50,6 +50,11 @@ impl Ghosts {
         waiting.map(|waiting| *waiting -= 1).is_some()
     }
 
+    /// Those of these functions have ended.
+    pub(crate) fn forget(&mut self, has_ended: impl Fn(FunctionId) -> bool) {
+        self.here.retain(|function, _| !has_ended(*function));
+    }
+
     /// Control returned to `ret` from a frame whose entry was not seen: a call that returns there has ended.
     pub(crate) fn returned(&mut self, ret: Avma) {
         self.here.retain(|_, here| {

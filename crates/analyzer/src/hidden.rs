@@ -32,6 +32,7 @@ impl<'a> Thread<'a> {
             || may_be_marked
             || from.ip.is_kernel()
             || back.ip.is_kernel()
+            || self.kernel.is_entered()
             || !self.is_plainly_inside()
         {
             return false;

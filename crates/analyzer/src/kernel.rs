@@ -7,7 +7,7 @@
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
 
-use model::{EventTime, FunctionKind, Site, Target};
+use model::{Avma, EventTime, FunctionKind, Site, Target};
 
 use crate::control::{KernelEntry, Left};
 use crate::filter::Filter;
@@ -18,10 +18,10 @@ use crate::stack::{Frame, FrameKind, StartDoubt};
 use crate::status::Status;
 
 pub(crate) trait Kernel<'a>: Filter<'a> {
-    fn leave_to_kernel(&mut self, syscall: bool, from: Site) {
+    fn leave_to_kernel(&mut self, syscall: bool, from: Site, to: Option<Avma>) {
         let since = self.clocks();
         let control = self.control_mut();
-        control.left = Some(Left::Kernel(KernelEntry { syscall, from, space: control.space, since }));
+        control.left = Some(Left::Kernel(KernelEntry { syscall, from, to, space: control.space, since }));
     }
 
     /// Control is back in user code, perhaps at another place.

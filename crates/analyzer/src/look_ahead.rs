@@ -67,6 +67,10 @@ impl<'a> Thread<'a> {
     /// is decided.
     fn hold(&mut self, session: &mut Session<'a>, next: Held) -> Vec<Held> {
         let Some(undecided) = &mut self.undecided else {
+            if next.event.is_in_kernel() {
+                self.kernel_event(session, next.space, &next.event, next.counters.as_deref());
+                return Vec::new();
+            }
             if let Some(counters) = &next.counters {
                 self.counting.reach(&next.event, **counters);
             }
@@ -76,7 +80,10 @@ impl<'a> Thread<'a> {
             }
             return Vec::new();
         };
-        let mut verdict = undecided.look(session, &self.stack, next.space, &next.event);
+        let mut verdict = match next.event.is_in_kernel() {
+            true => Verdict::Wait, // it says nothing of frames of user code
+            false => undecided.look(session, &self.stack, next.space, &next.event),
+        };
         undecided.events.push(next);
         session.held_events += 1;
         if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {

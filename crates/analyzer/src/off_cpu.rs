@@ -23,6 +23,8 @@ pub(crate) struct OffCpuClock<'a> {
     /// End of the first interval that is not counted yet.
     next_in: Ns,
     total_ns: u64,
+    /// The part of it that is of an interval which has not ended at the current event: of kernel code.
+    partial_ns: u64,
     /// When the thread entered the scheduler, and when it left it last.
     scheduler: Option<(Ns, Ns)>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct OffCpuClock<'a> {
 impl<'a> OffCpuClock<'a> {
     /// `intervals` by time, disjoint.
     pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
-        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, scheduler: None };
+        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, partial_ns: 0, scheduler: None };
         clock.next_in = clock.first_in();
         clock
     }
@@ -49,6 +51,28 @@ impl<'a> OffCpuClock<'a> {
         if time.lo >= self.next_in {
             self.count_until(time.lo);
         }
+    }
+
+    /// An event of kernel code, which runs on for a while after the record of the switch-out, and before that
+    /// of the switch-in: the clock goes on in between.
+    pub(crate) fn pass_in_kernel(&mut self, time: EventTime) {
+        self.leave_kernel();
+        self.pass(time);
+        let until = |off: &OffCpu| off.to.map_or(time.point, |to| to.min(time.point));
+        if let Some(off) = self.intervals.first().filter(|off| off.from < time.point) {
+            self.partial_ns = until(off).since(off.from);
+            self.total_ns += self.partial_ns;
+        }
+    }
+
+    /// The thread is off its CPU at this time, as its switch records have it.
+    pub(crate) fn is_off(&self, time: Ns) -> bool {
+        self.intervals.first().is_some_and(|off| off.from < time && off.to.is_none_or(|to| time < to))
+    }
+
+    /// What comes next is no kernel code.
+    pub(crate) fn leave_kernel(&mut self) {
+        self.total_ns -= std::mem::take(&mut self.partial_ns);
     }
 
     #[cold]
@@ -177,6 +201,20 @@ mod tests {
         assert_eq!(clock.total_ns(), 10);
         clock.pass(time(45, 46, 50));
         assert_eq!(clock.total_ns(), 25);
+    }
+
+    #[test]
+    fn in_kernel_code_the_clock_goes_on_within_an_interval() {
+        let intervals = [off(10, Some(20)), off(30, None)];
+        let mut clock = OffCpuClock::new(&intervals);
+        let mut at = |time| {
+            clock.pass_in_kernel(time);
+            clock.total_ns()
+        };
+        assert_eq!([at(time(9, 9, 9)), at(time(12, 12, 12)), at(time(19, 21, 22))], [0, 2, 10]);
+        assert_eq!([at(time(20, 22, 22)), at(time(33, 33, 33))], [10, 13]);
+        clock.leave_kernel();
+        assert_eq!(clock.total_ns(), 10);
     }
 
     #[test]

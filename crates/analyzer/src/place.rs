@@ -59,6 +59,8 @@ pub enum Caller {
     },
     /// The kernel: `[signal]`.
     Signal,
+    /// What interrupted other code, to enter the kernel: `[interrupt]`.
+    Interrupt,
     /// Not known: the entry was not seen, or what it returned to was not.
     Unknown,
 }

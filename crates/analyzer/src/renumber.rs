@@ -45,7 +45,7 @@ impl Renumbering<'_> {
             Caller::Function { function, tail } => {
                 Caller::Function { function: self.0.function(function), tail }
             }
-            Caller::Signal | Caller::Unknown => caller,
+            Caller::Signal | Caller::Interrupt | Caller::Unknown => caller,
         }
     }
 

@@ -119,6 +119,8 @@ pub struct Surroundings<'a> {
     pub has_ip_filter: bool,
     /// Returns have bits, which say nothing where no code is at hand, and no addresses.
     pub has_compressed_returns: bool,
+    /// CPUs were traced as a whole, and not tasks: the trace goes on through context switches.
+    pub traces_whole_cpus: bool,
     /// Only a part of the recording is analysed: what is not seen to be entered may be older than that.
     pub is_part: bool,
     /// The AUX buffers: whose they are, and perf's numbers of them.
@@ -142,6 +144,7 @@ impl<'a> Surroundings<'a> {
             no_times: recording.no_times,
             has_ip_filter: recording.pt.has_ip_filter,
             has_compressed_returns: recording.pt.return_compression,
+            traces_whole_cpus: recording.coverage.is_whole,
             is_part: false,
             buffers: &recording.buffers,
         }

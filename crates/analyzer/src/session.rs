@@ -31,6 +31,8 @@ pub(crate) struct Session<'a> {
     pub(crate) regions: Regions,
     pub(crate) ancestor: Option<Ancestor>,
     pub(crate) stack_switches: bool,
+    /// Functions of the kernel were asked for: its code has frames ([`crate::kernel_part`]).
+    pub(crate) follows_kernel: bool,
     /// Counters were asked for.
     pub(crate) counts: bool,
     pub(crate) map: CodeMap<'a>,
@@ -65,7 +67,10 @@ impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let regions = Regions::of(request, around.functions);
         let (of_request, roles) = (Arc::new(request.clone()), Arc::new(Roles::new(request)));
-        Self { regions, ..Self::with(of_request, roles, around, CodeMap::new(around)) }
+        let ancestor = request.ancestor.map(|ancestor| ancestor.function);
+        let mut asked = request.functions.iter().copied().chain(ancestor);
+        let follows_kernel = asked.any(|id| around.functions.is_of_kernel(id));
+        Self { regions, follows_kernel, ..Self::with(of_request, roles, around, CodeMap::new(around)) }
     }
 
     /// Of a request whose functions have these roles.
@@ -83,6 +88,7 @@ impl<'a> Session<'a> {
             regions: Regions::default(),
             ancestor: request.ancestor,
             stack_switches: request.stack_switches,
+            follows_kernel: false,
             counts: request.counters.is_some(),
             map,
             causes: TracedCauses::new(around, &request),
@@ -106,7 +112,9 @@ impl<'a> Session<'a> {
     /// The same, with somebody who takes trees.
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
-        Self { with_callers, min_node_ns, trees: Some((sink, wanted)), ..self }
+        // A tree of all that a thread did has stays in the kernel, and not what ran in them.
+        let follows_kernel = self.follows_kernel && wanted != Trees::Threads;
+        Self { with_callers, min_node_ns, follows_kernel, trees: Some((sink, wanted)), ..self }
     }
 
     /// The gap hides nothing but missing code that control has left for, and the way back out of that is

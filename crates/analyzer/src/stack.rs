@@ -41,6 +41,9 @@ pub(crate) enum FrameKind {
     Filter,
     /// Running when it was first seen.
     Found,
+    /// Kernel code that a system call or an interrupt entered: no child of what it interrupted, which has the
+    /// whole stay as one ([`crate::kernel_part`]).
+    KernelEntry,
     /// The kernel's frame below a signal handler; `site` is the instruction that was interrupted.
     Interrupted,
     /// The kernel's frame below a handler that came in a system call: `site` is after its instruction, which

@@ -16,6 +16,7 @@ use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
 use crate::gatherer::Gatherer;
 use crate::held::Held;
+use crate::kernel_level::KernelPart;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::own_code::Going;
@@ -53,6 +54,8 @@ pub(crate) struct Thread<'a> {
     care_from: usize,
     /// The straight code that runs, if that is asked for.
     pub(crate) going: Option<Going>,
+    /// Where it is in kernel code, if functions of that are asked for.
+    pub(crate) kernel: KernelPart,
 }
 
 /// How a frame ends.
@@ -87,6 +90,7 @@ impl<'a> Thread<'a> {
             counting: Counting::new(session.counts),
             care_from: if session.counts { 0 } else { DEPTH_MAX },
             going: None,
+            kernel: KernelPart::default(),
         }
     }
 
@@ -141,7 +145,7 @@ impl<'a> Thread<'a> {
             self.is_reborn(session, died, reborn);
         }
         if event.is_in_kernel() {
-            return self.kernel_code(session, event);
+            return self.kernel_code(session, space, event, counters);
         }
         if self.undecided.is_some() {
             self.look_ahead(session, Held::new(space, event, counters));
@@ -201,14 +205,30 @@ impl<'a> Thread<'a> {
         self.off_cpu.pass(branch.time);
     }
 
-    /// Kernel code has no frames: a thread is away until it is back in user code. Only its stay in the
-    /// scheduler counts, where nothing else tells of switches.
-    fn kernel_code(&mut self, session: &Session<'a>, event: &TraceEvent) {
-        let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) else { return };
-        match branch.transfer {
-            Transfer::Start { to, .. } if to.ip == scheduler => self.off_cpu.enter_scheduler(branch.time),
-            Transfer::End { .. } => self.off_cpu.leave_scheduler(branch.time),
-            _ => (),
+    /// Where no function of the kernel is asked for its code has no frames: a thread is away until it is back
+    /// in user code. Its stay in the scheduler counts, where nothing else tells of switches.
+    #[inline(never)]
+    fn kernel_code(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        event: &TraceEvent,
+        counters: Option<&Counters>,
+    ) {
+        if let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) {
+            match branch.transfer {
+                Transfer::Start { to, .. } if to.ip == scheduler => self.off_cpu.enter_scheduler(branch.time),
+                Transfer::End { .. } => self.off_cpu.leave_scheduler(branch.time),
+                _ => (),
+            }
+        }
+        if !session.follows_kernel {
+            return;
+        }
+        if self.undecided.is_some() {
+            self.look_ahead(session, Held::new(space, event, counters));
+        } else {
+            self.kernel_event(session, space, event, counters);
         }
     }
 
@@ -220,8 +240,14 @@ impl<'a> Thread<'a> {
         self.now = gap.from;
         self.at = gap.at;
         session.lose(self.tid, self.cpu(session), gap, lost_ns);
+        let is_in_kernel = self.kernel.is_entered();
+        if is_in_kernel {
+            self.off_cpu.pass_in_kernel(gap.from);
+            self.control.away = None;
+            self.kernel.forget();
+        }
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
-        if session.passes_gap(&self.control, gap) {
+        if !is_in_kernel && session.passes_gap(&self.control, gap) {
             self.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.now = gap.to;
             self.control.base_known |= std::mem::take(&mut self.control.is_new);
@@ -236,6 +262,7 @@ impl<'a> Thread<'a> {
         {
             self.control.interrupted_at = Some(entry.from.ip);
         }
+        self.off_cpu.leave_kernel();
         self.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
         self.going = None;
@@ -246,6 +273,7 @@ impl<'a> Thread<'a> {
     /// The stream has ended.  `end`: of the recording.
     pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
         self.decide_rest(session);
+        self.finish_in_kernel(session, end);
         for &(died, reborn) in std::mem::take(&mut self.window.dead) {
             self.window.was_dead(died, reborn);
         }
@@ -264,6 +292,8 @@ impl<'a> Thread<'a> {
     /// The thread has died, and what comes now is another one with the same number.
     fn is_reborn(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
         self.decide_rest(session);
+        self.kernel.forget();
+        self.off_cpu.leave_kernel();
         self.close_to(session, 0, Status::OpenEnd);
         self.window.was_dead(died, reborn);
         let control = &mut self.control;
@@ -563,6 +593,9 @@ impl<'a> Frames<'a> for Thread<'a> {
             }
             Notice::KernelStay(entry) => self.add_kernel_child(session, entry),
             Notice::ComesIn { starts } => {
+                if session.follows_kernel {
+                    self.leave_kernel(session);
+                }
                 if starts {
                     self.off_cpu.start(self.now);
                 }

@@ -54,7 +54,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
             return;
         }
         match kind {
-            EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from),
+            EndKind::Syscall | EndKind::Async(_) => self.leave_to_kernel(kind == EndKind::Syscall, from, to),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall) => self.call_out(session, from, to),
             EndKind::Branch(BranchKind::Return) => self.ret_out(session, from, to),
             EndKind::Branch(_) => self.jump_out(session, from, to, true),

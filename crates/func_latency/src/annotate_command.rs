@@ -17,17 +17,18 @@ use crate::filter::Percentile;
 use crate::listing::is_outside_of_filter;
 use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
-use crate::messages;
 use crate::printable::{NamesFor, Printable};
 use crate::render::annotate::{self as rendered, View};
 use crate::render::image_names::ImageNames;
 use crate::report_command::text_width;
+use crate::{kernel_code, messages};
 
 /// The recording is decoded once with the function's own jumps; for `--slow` once more before that, for the
 /// latencies, which say which calls are slow.
 pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("annotate"), |opened| {
         let function = opened.one_function("annotate")?;
+        kernel_code::refuse("annotate", opened.image, opened.wanted_ids())?;
         let request = opened.request()?;
         let chosen = config.slow.map(|slow| Chosen::of(opened, &request, slow)).transpose()?;
         let groups = own_code(opened, &request, chosen.as_ref())?;

@@ -119,7 +119,8 @@ pub struct InputArgs {
 /// Which calls, and how to find them.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CallsArgs {
-    /// Function: demangled name, unique prefix, glob or address; repeat it for several
+    /// Function: demangled name, unique prefix, glob or address; repeat it for several. OBJECT:NAME is of
+    /// that object, k:NAME of the kernel, if its code was traced and is here (--kcore, --vmlinux, a bundle)
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
     #[arg(help_heading = TARGET)]
     pub functions: Vec<String>,

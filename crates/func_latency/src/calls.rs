@@ -22,7 +22,7 @@ use crate::render::Names;
 use crate::render::rows::{Labels, Origin};
 use crate::render::units::{counted, size};
 use crate::target::{self, Remarks, Wanted};
-use crate::{host, messages, recording, recording_id, regions, threads};
+use crate::{host, kernel_code, messages, recording, recording_id, regions, threads};
 
 /// A recording with its code, and what is asked of it.
 pub(crate) struct Opened<'a> {
@@ -74,10 +74,12 @@ pub(crate) fn open_for_report<T>(
         ..host::image_options(&recording, config.symfs.as_deref(), &config.kernel)
     };
     let (mut image, schedule) = recording::load_with(&recording, &options);
-    let problems = problems(&recording, &image);
+    let mut problems = problems(&recording, &image);
+    kernel_code::check(config, &recording, &image)?;
     let added = regions::add(&mut image, config, Remarks::Now);
     let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
+    problems.extend(kernel_code::limit(&recording, &image, wanted.iter().map(|wanted| wanted.function.id)));
     work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
 }
 
@@ -153,6 +155,11 @@ impl<'a> Opened<'a> {
     /// There are more.
     pub(crate) fn one_function(&self, command: &str) -> Result<FunctionId> {
         Ok(one(command, &self.wanted)?.function.id)
+    }
+
+    /// The functions of `-f`.
+    pub(crate) fn wanted_ids(&self) -> impl Iterator<Item = FunctionId> {
+        self.wanted.iter().map(|wanted| wanted.function.id)
     }
 
     /// The names of the functions of `-f`.

@@ -64,6 +64,7 @@ mod generated_command;
 mod host;
 pub mod inside;
 mod ip_ranges;
+mod kernel_code;
 mod lines_with;
 pub mod listing;
 mod live_code;

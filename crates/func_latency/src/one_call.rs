@@ -10,7 +10,7 @@ use analyzer::{Analysis, CallRow, CallTree, Request, Status, Surroundings, TreeS
 use anyhow::Result;
 use decoder::{Around, Context, DecodeOptions, Part};
 use image::Image;
-use model::{AuxOffset, EventSink, FunctionId, Ns, Recording, Schedule, Tid};
+use model::{AuxOffset, EventSink, FunctionId, FunctionLookup as _, Ns, Recording, Schedule, Tid};
 
 use crate::args::DecoderChoice;
 
@@ -93,7 +93,10 @@ pub fn open(
     twin: usize,
 ) -> Result<Option<OpenedCall>> {
     let mut bytes = 0;
-    for (part, attempts) in parts(key.tid, key.start, key.latency_ns).zip(1..) {
+    // Of kernel code the functions below are asked for, too: user code that called long before.
+    let needs_all = place.image.is_of_kernel(function);
+    let parts = parts(key.tid, key.start, key.latency_ns).filter(|part| !needs_all || part.is_none());
+    for (part, attempts) in parts.zip(1..) {
         let (found, decoded) = look(place, function, key, twin, part)?;
         bytes += decoded;
         if let Some((row, tree)) = found {
@@ -161,7 +164,9 @@ fn look(
         stack_switches: !image.stack_switchers().is_empty(),
         ..Request::default()
     };
-    let mut calls = Calls { key, found: Vec::new() };
+    // A part has not all of them.
+    let wants_callers = part.is_none() && image.is_of_kernel(function);
+    let mut calls = Calls { key, wants_callers, found: Vec::new() };
     let around = Surroundings { is_part: part.is_some(), ..Surroundings::of(recording, schedule, image) };
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
     let bytes = place.decode(part, false, &mut analysis)?;
@@ -174,12 +179,17 @@ fn look(
 /// Those that are the same to a key.
 struct Calls<'k> {
     key: &'k CallKey,
+    wants_callers: bool,
     found: Vec<(CallRow, CallTree)>,
 }
 
 impl TreeSink for Calls<'_> {
     fn wanted(&self) -> Trees {
         Trees::EnteredAt(self.key.aux_offset.into_iter().collect())
+    }
+
+    fn wants_callers(&self) -> bool {
+        self.wants_callers
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {

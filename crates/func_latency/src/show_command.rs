@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write, stdout};
 use analyzer::ledger::ChoiceError;
 use analyzer::{CallRow, FunctionReport, Request};
 use anyhow::{Context, Result};
+use model::FunctionLookup as _;
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -13,6 +14,7 @@ use crate::messages;
 use crate::one_call::{self, CallKey, OpenedCall};
 use crate::printable::{NamesFor, Printable};
 use crate::render::image_names::ImageNames;
+use crate::render::tree::Below;
 use crate::render::units::{counted, size};
 use crate::render::{Names, tree};
 use crate::row_file;
@@ -46,7 +48,11 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
         messages::note(format!("{} of trace decoded, in {}", size(bytes), counted(attempts, "attempt")));
     }
     let names = NamesFor { names: &names, format: config.format };
-    let view = tree::View { id: config.id, call: &call, names: &names, schedule, limits: config.limits };
+    let callers = call.tree.callers().iter().filter(|_| image.is_of_kernel(function));
+    let below: Vec<Below> =
+        callers.map(|id| Below { name: names.function(*id), is_kernel: image.is_of_kernel(*id) }).collect();
+    let limits = config.limits;
+    let view = tree::View { id: config.id, call: &call, names: &names, schedule, limits, below: &below };
     let mut out = BufWriter::new(stdout().lock());
     let written = match config.format {
         Format::Text => tree::write_text(&mut Printable(&mut out), &view),

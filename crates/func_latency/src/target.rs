@@ -6,7 +6,7 @@ use model::FunctionLookup;
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
-use crate::{messages, stripped};
+use crate::{kernel_code, messages, stripped};
 
 /// A function that was asked for.
 #[derive(Clone, Debug)]
@@ -234,6 +234,10 @@ pub(crate) fn explain(image: &Image, config: &CallsConfig, error: &FindError) ->
                 None => "choose with -I '#N', -b OBJECT or more of the name".to_owned(),
             };
             (format!("{error}{of}; {pick}:"), candidates)
+        }
+        FindError::NoKernelCode { .. } => {
+            let message = format!("{error}: func_latency records user code only.  {}", kernel_code::RECORD);
+            (message, Vec::new())
         }
         FindError::NoObject { objects, .. } => (format!("{error}.  Objects with code:"), objects.clone()),
     }

@@ -68,7 +68,7 @@ impl Image {
     #[must_use]
     pub fn bundle(&self) -> Bundle<'_> {
         let of_one_name = self.files_of_one_name();
-        self.bundle_of(|id| !self.is_of_kernel(id) && !of_one_name.contains(self.object_name(id)))
+        self.bundle_of(|id| !self.is_kernel_object(id) && !of_one_name.contains(self.object_name(id)))
     }
 
     /// Names that several files had (containers, upgrades) which only their inodes tell apart: another
@@ -94,12 +94,8 @@ impl Image {
     pub fn bundle_of_kernel(&self) -> Bundle<'_> {
         match &self.kernel_origin.kcore_lists {
             Some(lists) => Bundle { files: self.files_of_kcore(lists), left_out: Vec::new() },
-            None => self.bundle_of(|id| self.is_of_kernel(id)),
+            None => self.bundle_of(|id| self.is_kernel_object(id)),
         }
-    }
-
-    fn is_of_kernel(&self, id: ObjectId) -> bool {
-        self.spaces.kernel.iter().any(|mapping| mapping.object == id)
     }
 
     fn bundle_of(&self, wanted: impl Fn(ObjectId) -> bool) -> Bundle<'_> {

@@ -84,6 +84,12 @@ pub enum FindError {
         /// The first of them, those with the shortest names first.
         candidates: Vec<FunctionMatch>,
     },
+    /// A function of the kernel is asked for, and there is no code of that.
+    #[error("'{text}' is a function of the kernel, whose code is not here")]
+    NoKernelCode {
+        /// The query.
+        text: String,
+    },
     /// The object that was to be searched was not mapped.
     #[error("no process of the recording has mapped '{object}'")]
     NoObject {
@@ -100,7 +106,7 @@ impl FindError {
     pub fn candidates(&self) -> &[FunctionMatch] {
         match self {
             Self::Unknown { candidates, .. } | Self::Ambiguous { candidates, .. } => candidates,
-            Self::NoObject { .. } => &[],
+            Self::NoKernelCode { .. } | Self::NoObject { .. } => &[],
         }
     }
 }
@@ -114,10 +120,7 @@ impl Image {
     /// # Errors
     /// [`FindError`] if that is none, or several; it offers candidates.
     pub fn find(&self, query: &Query) -> Result<Vec<FunctionMatch>, FindError> {
-        let parsed = query::parse(self, query).map_err(|object| FindError::NoObject {
-            object,
-            objects: self.objects().map(|id| self.object_name(id).to_string()).collect(),
-        })?;
+        let parsed = query::parse(self, query).map_err(|object| self.no_object(object, query))?;
         let (found, by) = match &parsed.what {
             What::Address(address) => self.find_address(*address, &parsed),
             What::LinkedAddress(svma) => (self.find_linked(*svma, &parsed), MatchedBy::LinkedAddress),
@@ -135,6 +138,14 @@ impl Image {
                 Err(FindError::Ambiguous { text, count, candidates })
             }
         }
+    }
+
+    pub(crate) fn no_object(&self, object: String, query: &Query) -> FindError {
+        if object == query::KERNEL && !self.has_kernel_text() {
+            return FindError::NoKernelCode { text: query.text.clone() };
+        }
+        let objects = self.objects().map(|id| self.object_name(id).to_string()).collect();
+        FindError::NoObject { object, objects }
     }
 
     fn find_address(&self, address: u64, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {

@@ -120,10 +120,7 @@ impl Image {
 
     fn searched(&self, query: &Query) -> Result<Vec<ObjectId>, MarkError> {
         let any = Query { text: String::new(), object: query.object.clone() };
-        let parsed = query::parse(self, &any).map_err(|object| FindError::NoObject {
-            object,
-            objects: self.objects().map(|id| self.object_name(id).to_owned()).collect(),
-        })?;
+        let parsed = query::parse(self, &any).map_err(|object| self.no_object(object, query))?;
         Ok(parsed.objects.unwrap_or_else(|| self.objects().collect()))
     }
 

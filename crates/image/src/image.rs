@@ -150,6 +150,12 @@ impl Image {
         !self.spaces.kernel.is_empty()
     }
 
+    /// The object has code of the kernel: its core, or one of its modules.
+    #[must_use]
+    pub fn is_kernel_object(&self, id: ObjectId) -> bool {
+        self.spaces.kernel.iter().any(|mapping| mapping.object == id)
+    }
+
     /// What makes the image incomplete or uncertain; not the objects that never have a file.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
@@ -464,6 +470,10 @@ impl FunctionLookup for Image {
     fn object(&self, id: FunctionId) -> Option<ObjectId> {
         let of_region = || self.region_start(id).map(|(object, _)| object);
         self.split_id(id).map(|(object, _)| object).or_else(of_region)
+    }
+
+    fn is_of_kernel(&self, id: FunctionId) -> bool {
+        self.object(id).is_some_and(|object| self.is_kernel_object(object))
     }
 
     fn kernel_function(&self, address: Avma) -> Option<&str> {

@@ -8,7 +8,8 @@ use crate::object_key::basename;
 /// A function as a user names it.
 ///
 /// `text` is a symbol, a demangled name with or without parameters, the unique beginning of one, a glob
-/// (`*`, `?`, `[..]`), an address (`0x...`, `object+0x...`), or any of these after `OBJECT:`.
+/// (`*`, `?`, `[..]`), an address (`0x...`, `object+0x...`), or any of these after `OBJECT:`. `k:` stands for
+/// all objects of the kernel, unless an object has that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// The function.
@@ -16,6 +17,9 @@ pub struct Query {
     /// Only in this object: its path, the last part of it, or another path to the same file.
     pub object: Option<String>,
 }
+
+/// In the place of an object: the kernel and its modules.
+pub(crate) const KERNEL: &str = "k";
 
 /// A query, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,9 @@ pub(crate) fn parse(image: &Image, query: &Query) -> Result<Parsed, String> {
         if !found.is_empty() {
             return Ok(Parsed { what: name_or_address(name), objects: Some(found) });
         }
+        if object == KERNEL {
+            return Err(object.to_owned());
+        }
     }
     Ok(Parsed { what: name_or_address(text), objects })
 }
@@ -88,6 +95,9 @@ fn matching(image: &Image, name: &str) -> Vec<ObjectId> {
     let found: Vec<_> = image.objects().filter(by_name).collect();
     if !found.is_empty() {
         return found;
+    }
+    if name == KERNEL {
+        return image.objects().filter(|id| image.is_kernel_object(*id)).collect();
     }
     let Some(wanted) = identity(name.as_ref()) else {
         // A path on another machine still ends with the name of the file.

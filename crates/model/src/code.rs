@@ -165,6 +165,11 @@ pub trait FunctionLookup: Sync {
         None
     }
 
+    /// The function is one of the kernel's.
+    fn is_of_kernel(&self, _id: FunctionId) -> bool {
+        false
+    }
+
     /// The kernel's function at an address of its stacks; `None`: nobody knows.
     fn kernel_function(&self, _address: Avma) -> Option<&str> {
         None

@@ -185,6 +185,8 @@ pub struct CpuCoverage {
     pub traced: BTreeSet<Cpu>,
     /// Context switches were recorded on these.
     pub watched: BTreeSet<Cpu>,
+    /// Trace of all that ran on them, and not of certain tasks alone.
+    pub is_whole: bool,
     /// How many CPUs were running; `None`: the recording does not say.
     pub running: Option<usize>,
 }
@@ -283,7 +285,7 @@ mod tests {
 
     fn coverage(traced: &[u32], watched: &[u32], running: Option<usize>) -> CpuCoverage {
         let cpus = |cpus: &[u32]| cpus.iter().copied().map(Cpu).collect();
-        CpuCoverage { traced: cpus(traced), watched: cpus(watched), running }
+        CpuCoverage { traced: cpus(traced), watched: cpus(watched), running, ..CpuCoverage::default() }
     }
 
     #[test]

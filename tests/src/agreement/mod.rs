@@ -213,6 +213,7 @@ impl<'a> Pairs<'a> {
             (Caller::Function { tail: true, .. }, _) => !whole.site.is_some_and(|site| self.code.has(site)),
             // A handler returns to code that nobody calls.
             (Caller::Signal, Caller::Signal | Caller::Unknown) | (Caller::Unknown, Caller::Unknown) => true,
+            (Caller::Interrupt, Caller::Interrupt) => true,
             (Caller::Function { .. }, Caller::Unknown) => {
                 !returned && !whole.site.is_some_and(|site| self.code.has(site))
             }

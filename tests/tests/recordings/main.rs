@@ -13,6 +13,7 @@ mod filter_agrees;
 mod hard_cases;
 mod inside;
 mod instructions_of_a_program;
+mod kernel_functions;
 mod ledgers;
 #[cfg(feature = "libipt")]
 mod libipt_agrees;

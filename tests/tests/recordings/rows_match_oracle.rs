@@ -4,9 +4,10 @@
 use decoder::DecodeOptions;
 use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
+use tracegen::truth::verify::KernelText;
 use truth_tests::child_rows::child_differences;
 use truth_tests::rows::{Compare, differences};
-use truth_tests::{Fixture, Opened, check_all, is_full_run, pipeline};
+use truth_tests::{Fixture, Kernel, Opened, check_all, is_full_run, pipeline};
 
 pub(crate) const DEMO: &[&str] = &[
     "round_fn", "leaf", "fib", "tail3", "ind_tail", "catcher", "thrower", "on_sig", "on_usr2", "worker",
@@ -153,8 +154,62 @@ fn check(fixture: &Fixture, names: &[&str]) -> bool {
     })
 }
 
+/// The made-up kernel's functions (`crates/tracegen/src/kernel/text.rs`).
+const KERNEL: &[&str] = &[
+    "entry_SYSCALL_64",
+    "do_syscall_64",
+    "__x64_sys_work",
+    "__x64_sys_wait",
+    "syscall_exit_to_user_mode",
+    "ret_from_fork_asm",
+    "asm_sysvec_apic_timer_interrupt",
+    "asm_exc_nmi",
+    "error_return",
+    "handle_interrupt",
+    "irqentry_exit",
+    "perf_event_nmi_handler",
+    "schedule",
+    "__schedule",
+    "finish_task_switch",
+    "__perf_event_task_sched_out",
+    "__perf_event_task_sched_in",
+    "pt_event_stop",
+    "pt_event_start",
+    "work_0",
+    "work_5",
+    "work_12",
+    "work_13",
+    "work_20",
+    "work_22",
+    "work_23",
+];
+
+/// Calls of kernel functions, in recordings that have all of its code as it ran.
+fn check_kernel(fixture: &Fixture) -> bool {
+    let truth = File::load(&fixture.truth).unwrap();
+    let file = pipeline::open(&fixture.data).unwrap();
+    let Some(dir) = fixture.kernel_dir().filter(|_| !fixture.options.contains("--kernel-filter")) else {
+        return true;
+    };
+    let is_there = |kernel: &Kernel| kernel.text == KernelText::There;
+    // `kcore` and every second function, unless it is a full run.
+    let (kernels, step) = if is_full_run() { (usize::MAX, 1) } else { (1, 2) };
+    let names: Vec<&str> = KERNEL.iter().copied().step_by(step).collect();
+    fixture.kernels().iter().filter(|kernel| is_there(kernel)).take(kernels).fold(true, |good, kernel| {
+        let opened = Opened::with_kernel(&file, kernel).unwrap();
+        let start = opened.kernel_start().unwrap();
+        let oracle = Oracle::new(&truth, &fixture.data).unwrap();
+        let oracle = oracle.with_kernel(&dir.join("vmlinux"), start).unwrap();
+        check_against(fixture, &names, &opened, oracle) && good
+    })
+}
+
 fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened<'_>) -> bool {
-    let mut oracle = Oracle::new(truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
+    let oracle = Oracle::new(truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
+    check_against(fixture, names, opened, oracle)
+}
+
+fn check_against(fixture: &Fixture, names: &[&str], opened: &Opened<'_>, mut oracle: Oracle<'_>) -> bool {
     let ids: Vec<_> = names.iter().map(|name| opened.function(name).unwrap()).collect();
     let report = opened.analyse(&ids, &DecodeOptions { workers: 2, ..DecodeOptions::default() });
     let compare = if fixture.is_lossy() { Compare::Entered } else { Compare::All };
@@ -179,6 +234,12 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
         names.len()
     );
     good
+}
+
+#[test]
+fn kernel_functions() {
+    check_all("demo", check_kernel);
+    check_all("calls", check_kernel);
 }
 
 #[test]

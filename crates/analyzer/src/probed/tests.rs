@@ -119,6 +119,7 @@ fn report(seen: &[Seen]) -> FunctionReport {
         no_times: None,
         has_ip_filter: false,
         has_compressed_returns: false,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     };

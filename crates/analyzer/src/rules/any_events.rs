@@ -60,6 +60,62 @@ pub(super) fn random_script(seed: u64, with_filter: bool) -> String {
     script
 }
 
+/// User and kernel code by turns, in any order.
+fn random_kernel_script(seed: u64) -> String {
+    const USER: [&str; 3] = ["main", "f", "g"];
+    const KERNEL: [&str; 4] = ["entry", "sys", "read", "irq"];
+    let mut random = Random(seed);
+    let mut script =
+        String::from(["off 50 60\noff 300\n", "filter\noff 50 60\n"][usize::from(seed.is_multiple_of(4))]);
+    script += if seed.is_multiple_of(5) { "whole_cpus\n" } else { "" };
+    let (mut now, mut in_kernel) = (0, false);
+    for _ in 0..400 {
+        now += random.below(4);
+        let mut address = |in_kernel: bool| {
+            let function = random.pick(if in_kernel { &KERNEL } else { &USER });
+            format!("{function}{}", random.pick(&["", "+10", "+15", "+20", "+25"]))
+        };
+        let (from, to, other) = (address(in_kernel), address(in_kernel), address(!in_kernel));
+        let word = random.pick(&[
+            "call", "call", "ret", "ret", "jmp", "ijmp", "enter", "enter", "leave", "leave", "off", "gap",
+            "nest",
+        ]);
+        match word {
+            "gap" if random.below(8) == 0 => writeln!(script, "{now} gap {}", now + random.below(3)),
+            "gap" => Ok(()),
+            "enter" | "leave" => {
+                in_kernel = !in_kernel;
+                let how = if word == "enter" { "async" } else { "syscall" };
+                writeln!(script, "{now} {how} {from} {other}\n{now} start {other}")
+            }
+            "nest" if in_kernel => {
+                let how = random.pick(&["async", "syscall"]);
+                writeln!(script, "{now} {how} {from} {to}\n{now} start {to}")
+            }
+            "off" => {
+                now += 1;
+                writeln!(script, "{} async {from}\n{now} start {to}", now - 1)
+            }
+            "nest" => Ok(()),
+            _ => writeln!(script, "{now} {word} {from} {to}"),
+        }
+        .unwrap();
+    }
+    script
+}
+
+#[test]
+fn sums_hold_for_any_events_of_kernel_code() {
+    for seed in 1..=400 {
+        let script = random_kernel_script(seed);
+        let request = Request { functions: vec![id("f"), id("read")], ..Request::default() };
+        let both = analyse(&script, request); // which checks it
+        let user = analyse(&script, Request::default());
+        let complete = |report: &crate::Report| report.functions[0].calls.complete;
+        assert_eq!(complete(&both), complete(&user), "seed {seed}: f is what it is without the kernel");
+    }
+}
+
 #[test]
 fn sums_hold_for_any_sequence_of_events() {
     for seed in 1..=400 {

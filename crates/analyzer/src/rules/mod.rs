@@ -16,6 +16,7 @@ mod guesses;
 mod ip_filter;
 mod ip_filter_jumps;
 mod ip_filter_left;
+mod kernel_calls;
 mod landings;
 mod ledger;
 mod missing_code;

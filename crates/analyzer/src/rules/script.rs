@@ -17,7 +17,8 @@
 //!   100 start f               tracing starts;  `95/100/110`: known to lie from 95 to 110
 //!   100 resume f+4            ... after a gap
 //!   110 call main+10 f        also icall, ret, jmp, ijmp, jcc; `on`: runs on into a region's begin or end
-//!   120 syscall f+8           also async
+//!   120 syscall f+8           also async;  `120 syscall f+8 entry`: into the kernel; also a far return there
+//!   whole_cpus                CPUs are traced, and not tasks
 //!   130 out.call f+10 k+8     out of the filter; also out.ret, out.jmp, out.fall
 //!   140 gap 160               nothing known from 140 to 160;  `140 gap 160 truncated`, `desync`, `missing`: why
 //!   space 2                   what follows is in this address space
@@ -42,13 +43,19 @@ use crate::{
 };
 
 const SLOT: u64 = 0x1000;
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 23] = [
     "?", "main", "f", "g", "h", "k", "plt", "loader", "handler", "restorer", "f2", "lib", "throw", "unnamed",
-    "region", "region2",
+    "region", "region2", "entry", "sys", "read", "irq", "sched", "pmu_off", "pmu_on",
 ];
 
 /// `lib` and `throw` are in another object.
 const OTHER_OBJECT: u32 = 11;
+
+/// Functions from `entry` on are the kernel's.
+const FIRST_OF_KERNEL: u32 = 16;
+
+/// In front of addresses of kernel code.
+const KERNEL: u64 = 0xffff_ffff_8000_0000;
 
 pub(super) fn id(name: &str) -> FunctionId {
     let slot = NAMES.iter().position(|n| *n == name);
@@ -61,11 +68,12 @@ pub(super) fn function_name(id: FunctionId) -> &'static str {
 
 fn address(text: &str) -> Avma {
     let (name, offset) = text.split_once('+').unwrap_or((text, "0"));
-    Avma(u64::from(id(name).0) * SLOT + u64::from_str_radix(offset, 16).unwrap())
+    let half = if id(name).0 >= FIRST_OF_KERNEL { KERNEL } else { 0 };
+    Avma(half | (u64::from(id(name).0) * SLOT + u64::from_str_radix(offset, 16).unwrap()))
 }
 
 fn address_text(at: u64) -> String {
-    let (name, offset) = (NAMES[(at / SLOT) as usize], at % SLOT);
+    let (name, offset) = (NAMES[((at & !KERNEL) / SLOT) as usize], at % SLOT);
     if offset == 0 { name.to_string() } else { format!("{name}+{offset:x}") }
 }
 
@@ -87,7 +95,7 @@ impl CodeSource for Program {
 
 impl FunctionLookup for Program {
     fn function_at(&self, _: SpaceId, ip: Avma) -> FunctionAt {
-        let slot = ip.0 / SLOT;
+        let slot = (ip.0 & !KERNEL) / SLOT;
         if slot == 0 || slot >= NAMES.len() as u64 {
             return FunctionAt::UNKNOWN;
         }
@@ -110,6 +118,10 @@ impl FunctionLookup for Program {
 
     fn region(&self, id: FunctionId) -> Option<&Region> {
         self.regions.get(&id)
+    }
+
+    fn is_of_kernel(&self, id: FunctionId) -> bool {
+        id.0 >= FIRST_OF_KERNEL
     }
 
     fn object(&self, id: FunctionId) -> Option<ObjectId> {
@@ -221,11 +233,13 @@ impl Program {
         match word {
             "start" => Transfer::Start { to: self.target(args[0]), after_gap: false },
             "resume" => Transfer::Start { to: self.target(args[0]), after_gap: true },
-            "syscall" => Transfer::End { kind: EndKind::Syscall, from: self.site(args[0], 2), to: None },
+            "syscall" => {
+                Transfer::End { kind: EndKind::Syscall, from: self.site(args[0], 2), to: to_outside }
+            }
             "async" => Transfer::End {
                 kind: EndKind::Async(AsyncCause::Unknown),
                 from: self.site(args[0], 0),
-                to: None,
+                to: to_outside,
             },
             "out.fall" => {
                 Transfer::End { kind: EndKind::FallThrough, from: self.site(args[0], 1), to: to_outside }
@@ -281,6 +295,7 @@ struct Parsed {
     records: Vec<SidebandRecord>,
     request: Request,
     has_ip_filter: bool,
+    whole_cpus: bool,
     has_cyc: bool,
 }
 
@@ -292,10 +307,12 @@ fn parse(script: &str, request: Request) -> Parsed {
         request.functions = vec![id("f")];
     }
     let (mut tid, mut space, mut has_ip_filter, mut has_cyc) = (Tid(7), SpaceId(0), false, true);
+    let mut whole_cpus = false;
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["filter"] => has_ip_filter = true,
+            ["whole_cpus"] => whole_cpus = true,
             ["no_cyc"] => has_cyc = false,
             [name @ ("region" | "region2"), starts, ends] => {
                 program.regions.insert(id(name), program.region_of(starts, ends));
@@ -329,7 +346,7 @@ fn parse(script: &str, request: Request) -> Parsed {
             _ => panic!("what is {line}?"),
         }
     }
-    Parsed { program, events, records, request, has_ip_filter, has_cyc }
+    Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc }
 }
 
 /// What a thread has executed by the time of an event: by each ns an instruction, two conditional branches
@@ -357,15 +374,18 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
         no_times: None,
         has_ip_filter,
         has_compressed_returns: false,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     }
 }
 
 fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter, has_cyc } = parse(script, request);
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc } =
+        parse(script, request);
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
+    let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
     if sink.is_none() {
         whoever_analyses_runs(&request, around, &events);
     }
@@ -416,9 +436,11 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
 
 /// What calls of `f` did in their own code: straight code, then children, then what is left over.
 pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
-    let Parsed { program, events, records, request, has_ip_filter, .. } = parse(script, Request::default());
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, .. } =
+        parse(script, Request::default());
     let schedule = Schedule::new(&records);
     let around = surroundings(&program, &schedule, has_ip_filter);
+    let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
     let code = CodeRequest { detail, groups: 1, group_of: Box::new(|_| Some(0)) };
     let mut analysis = Analysis::new(&request, around).with_code(code);
     for (tid, space, event) in &events {
@@ -476,6 +498,7 @@ fn caller_text(caller: Caller, site: Option<Place>) -> String {
         Caller::Function { tail: false, .. } => site_text(site),
         Caller::Function { tail: true, .. } => format!("jump {}", site_text(site)),
         Caller::Signal => "[signal]".into(),
+        Caller::Interrupt => "[interrupt]".into(),
         Caller::Unknown => "[unknown]".into(),
     }
 }
@@ -492,7 +515,7 @@ pub(super) fn row_text(row: &CallRow) -> String {
     );
     if let Caller::Function { function, .. } = row.caller {
         let place = row.site.unwrap();
-        assert_eq!(u64::from(function.0), place.svma.0 / SLOT, "the site belongs to the caller");
+        assert_eq!(u64::from(function.0), (place.svma.0 & !KERNEL) / SLOT, "the site belongs to the caller");
     }
     for (name, number) in
         [("error", row.error_ns), ("off", row.off_cpu_ns.unwrap_or(0)), ("depth", u64::from(row.depth))]

@@ -49,6 +49,7 @@ pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
     match caller {
         Caller::Function { function, .. } => names.function(function),
         Caller::Signal => "[signal]".to_owned(),
+        Caller::Interrupt => "[interrupt]".to_owned(),
         Caller::Unknown => "[unknown]".to_owned(),
     }
 }

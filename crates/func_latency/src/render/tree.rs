@@ -31,6 +31,17 @@ pub struct View<'a> {
     pub schedule: &'a Schedule,
     /// How much of the tree.
     pub limits: TreeLimits,
+    /// The functions below a call of a kernel function, innermost first.
+    pub below: &'a [Below],
+}
+
+/// A function that is open below a call.
+#[derive(Clone, Debug)]
+pub struct Below {
+    /// Its name.
+    pub name: String,
+    /// It is the kernel's.
+    pub is_kernel: bool,
 }
 
 impl View<'_> {
@@ -101,7 +112,22 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     if left_out > 0 {
         writeln!(out, "  {} more, deeper or shorter than asked for", grouped(left_out as u64))?;
     }
-    off_cpu(out, view, most)
+    off_cpu(out, view, most)?;
+    stack_below(out, view, most)
+}
+
+/// The stack below a call of a kernel function: the kernel's part, and user code below the system call.
+fn stack_below(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<()> {
+    if !view.below.is_empty() {
+        writeln!(out, "\n  stack below the call")?;
+    }
+    for Below { name, is_kernel } in view.below.iter().take(most) {
+        writeln!(out, "    {:<6}  {name}", if *is_kernel { "kernel" } else { "user" })?;
+    }
+    match view.below.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "    ... {} more; --all prints them", grouped(more as u64)),
+    }
 }
 
 fn table(view: &View<'_>, lines: &[Line<'_>]) -> Table {
@@ -174,7 +200,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         let ns = span.to.map_or(0, |to| to.since(span.from));
         json!({ "start_ns": span.from.0, "ns": ns, "preempted": span.preempted })
     });
-    let tree = json!({
+    let mut tree = json!({
         "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
@@ -191,6 +217,10 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         "off_cpu": spans.collect::<Vec<_>>(),
         "nodes": nodes,
     });
+    if let Some(tree) = tree.as_object_mut().filter(|_| !view.below.is_empty()) {
+        let below = |Below { name, is_kernel }: &Below| json!({ "name": name, "kernel": is_kernel });
+        tree.insert("below".to_owned(), view.below.iter().map(below).collect());
+    }
     serde_json::to_writer(&mut *out, &tree)?;
     writeln!(out)
 }

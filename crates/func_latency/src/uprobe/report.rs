@@ -71,6 +71,7 @@ pub(super) fn analysis<'a>(
         no_times: None,
         has_ip_filter: false,
         has_compressed_returns: false,
+        traces_whole_cpus: false,
         is_part: false,
         buffers: &[],
     };

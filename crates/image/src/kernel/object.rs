@@ -34,7 +34,7 @@ impl Bytes {
         values.iter().for_each(|value| self.0.extend(value.to_le_bytes()));
     }
 
-    /// A section header without a name.
+    /// A section header; its name is the first of the string table, which is empty.
     fn section(
         &mut self,
         kind: u32,
@@ -71,7 +71,7 @@ pub(super) fn write(svma: u64, slide: u64, text: &[u8], symbols: &[Symbol]) -> V
     out.u32s(&[1]);
     out.u64s(&[svma, HEADER, strings_at.0 + strings_at.1]);
     out.u32s(&[0]);
-    out.u16s(&[HEADER as u16, PROGRAM_HEADER as u16, 1, SECTION_HEADER, 4, 0]);
+    out.u16s(&[HEADER as u16, PROGRAM_HEADER as u16, 1, SECTION_HEADER, 4, 3]);
     out.u32s(&[PT_LOAD, READ_EXECUTE]);
     out.u64s(&[text_at.0, svma, svma, text_at.1, text_at.1, 1]);
     out.0.extend_from_slice(text);
@@ -82,4 +82,29 @@ pub(super) fn write(svma: u64, slide: u64, text: &[u8], symbols: &[Symbol]) -> V
     out.section(SHT_SYMTAB, 0, 0, table_at, 3, SYMBOL_SIZE);
     out.section(SHT_STRTAB, 0, 0, strings_at, 0, 0);
     out.0
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Avma;
+
+    use super::*;
+    use crate::elf::Elf;
+
+    /// Readers take no section headers from a file that names no table of section names: functions of
+    /// `kcore` had no names.
+    #[test]
+    fn symbols_are_read_as_those_of_any_object() {
+        let (linked, slide) = (0xffff_ffff_8100_0000, 0x1b40_0000);
+        let symbol = |offset, name: &str| Symbol {
+            address: Avma(linked + slide + offset),
+            size: 3,
+            name: name.to_owned(),
+        };
+        let file = write(linked, slide, &[0x90; 7], &[symbol(0, "_text"), symbol(3, "vfs_read")]);
+        let table = Elf::parse(&file).unwrap().static_symbols().unwrap();
+        let names = crate::strings::Strings::new(&file[table.strings]);
+        let found: Vec<_> = table.symbols.iter().map(|s| (s.value - linked, names.text(s.name))).collect();
+        assert_eq!(found, [(0, "_text".into()), (3, "vfs_read".into())]);
+    }
 }

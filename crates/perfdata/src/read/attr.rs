@@ -10,6 +10,7 @@ const ATTR_SIZE_VER0: u32 = 64;
 /// Offset of `aux_sample_size`.
 const AUX_SAMPLE_SIZE_AT: usize = 112;
 
+const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_EXCLUDE_USER: u64 = 1 << 4;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
@@ -63,6 +64,11 @@ impl Event {
 
     pub(super) fn exclude_user(&self) -> bool {
         self.flags & FLAG_EXCLUDE_USER != 0
+    }
+
+    /// Threads and processes that are made later are traced, too.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.flags & FLAG_INHERIT != 0
     }
 
     pub(super) fn exclude_kernel(&self) -> bool {

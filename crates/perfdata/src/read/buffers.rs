@@ -21,6 +21,8 @@ struct IdEntry {
     /// `None` for events that have no buffer (-1).
     index: Option<u32>,
     owner: AuxOwner,
+    /// It traces a thread, wherever that runs, or on that CPU.
+    is_of_thread: bool,
 }
 
 /// What the kernel said of a stream, and of who said it.
@@ -84,7 +86,8 @@ impl<'a> Buffers<'a> {
         for _ in 0..c.u64()? {
             let (id, index, cpu, tid) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
             // Absent is -1, in 64 bits here; the low half of it is the -1 of AUXTRACE.
-            let entry = IdEntry { index: u32::try_from(index).ok(), owner: owner(cpu as u32, tid as u32) };
+            let (index, is_of_thread) = (u32::try_from(index).ok(), tid as u32 != NONE);
+            let entry = IdEntry { index, owner: owner(cpu as u32, tid as u32), is_of_thread };
             self.ids.insert(id, entry);
             threads.extend(if let AuxOwner::Thread(tid) = entry.owner { Some(tid) } else { None });
         }
@@ -97,6 +100,11 @@ impl<'a> Buffers<'a> {
             AuxOwner::Cpu(cpu) => Some((*id, cpu)),
             AuxOwner::Thread(_) => None,
         })
+    }
+
+    /// The event with this id is about all that runs on its CPU.
+    pub(super) fn is_of_whole_cpu(&self, id: u64) -> bool {
+        self.ids.get(&id).is_some_and(|entry| !entry.is_of_thread)
     }
 
     /// Takes a PERF_RECORD_AUX.  Its buffer may not be known yet.
@@ -130,7 +138,7 @@ impl<'a> Buffers<'a> {
         for said in std::mem::take(&mut self.said) {
             let silent = said.record.size == 0 && !said.record.lost_data();
             let entry = said.by.id.and_then(|id| self.ids.get(&id)).copied();
-            if let Some(IdEntry { index: Some(index), owner }) = entry
+            if let Some(IdEntry { index: Some(index), owner, .. }) = entry
                 && !silent
                 && self.index_of(&said).is_none()
                 && !self.by_index.contains_key(&index)

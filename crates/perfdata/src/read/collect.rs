@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    AuxOffset, AuxRecord, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid, TscClock,
+    AuxOffset, AuxRecord, Cpu, CpuCoverage, Damage, Ns, Pid, Recording, Sideband, SidebandRecord, Tid,
+    TscClock,
 };
 
 use super::attr::{Event, Events};
@@ -438,12 +439,16 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     /// Which CPUs the trace and the switch records are of, where each has a buffer.
     fn coverage(&self, info: &TraceInfo) -> CpuCoverage {
-        let on = |of: &dyn Fn(&Event) -> bool| {
-            let opened = self.buffers.cpus().filter(|(id, _)| self.events.with_id(*id).is_some_and(of));
-            opened.map(|(_, cpu)| cpu).collect()
+        let opened = |of: &dyn Fn(&Event) -> bool| -> Vec<(u64, Cpu)> {
+            self.buffers.cpus().filter(|(id, _)| self.events.with_id(*id).is_some_and(of)).collect()
         };
+        let on = |of: &dyn Fn(&Event) -> bool| opened(of).into_iter().map(|(_, cpu)| cpu).collect();
+        let is_trace = |event: &Event| u64::from(event.pmu_type) == info.pmu_type();
+        // perf has the events of tasks inherited, also where it does not write whose they are.
+        let is_whole = |event: &Event| is_trace(event) && !event.is_inherited();
         CpuCoverage {
-            traced: on(&|event| u64::from(event.pmu_type) == info.pmu_type()),
+            traced: on(&is_trace),
+            is_whole: opened(&is_whole).iter().any(|(id, _)| self.buffers.is_of_whole_cpu(*id)),
             watched: on(&Event::tells_of_switches),
             running: self.features.running_cpus,
         }

@@ -154,7 +154,10 @@ fn the_cpus_of_trace_and_switches_are_those_that_their_events_were_opened_on() {
     let trace = (fixture::PT_ID, 0, Some(0), None);
     let switches = [(fixture::DUMMY_ID, 0, Some(0), None), (fixture::DUMMY_ID + 1, 1, Some(1), None)];
     for both in coverage(&[trace, switches[0], switches[1]]) {
-        assert_eq!(both, CpuCoverage { traced: cpus(&[0]), watched: cpus(&[0, 1]), running: Some(2) });
+        assert_eq!(
+            both,
+            CpuCoverage { is_whole: true, traced: cpus(&[0]), watched: cpus(&[0, 1]), running: Some(2) }
+        );
         assert!(both.is_untraced(Cpu(1)) && !both.is_partial());
     }
     for one in coverage(&[trace, switches[0]]) {

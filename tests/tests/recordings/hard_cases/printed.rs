@@ -113,6 +113,7 @@ fn callers(name: &str, opened: &Opened<'_>, report: &FunctionReport) -> BTreeSet
                 opened.image.function_name(function) + if tail { " tail" } else { "" }
             }
             Caller::Signal => "[signal] signal".to_owned(),
+            Caller::Interrupt => "[interrupt] interrupt".to_owned(),
             Caller::Unknown => "[unknown]".to_owned(),
         };
         *counts.entry(who).or_default() += caller.latency.count;

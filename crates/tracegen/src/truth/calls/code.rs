@@ -138,6 +138,26 @@ impl Code {
         Ok(code)
     }
 
+    /// Adds the kernel of which `path` is the `vmlinux`, whose text runs at `start`.
+    pub(super) fn add_kernel(&mut self, path: &Path, start: Avma) -> Result<(), Error> {
+        const TEXT_MAX: u64 = 1 << 30;
+        let no_kernel = || Error::Recording { path: path.into() };
+        let object = Object::load(path.to_str().ok_or_else(no_kernel)?).ok_or_else(no_kernel)?;
+        let text = object.address_of_name("_text").ok_or_else(no_kernel)?;
+        let file_offset = object.offset_of_address(text).ok_or_else(no_kernel)?;
+        let addresses = start.0..start.0.saturating_add(TEXT_MAX);
+        self.objects.push(object);
+        let mapping = Mapping { addresses, file_offset, object: self.objects.len() - 1, since: Ns(0) };
+        self.mappings.insert(0, mapping);
+        self.mapped += 1;
+        Ok(())
+    }
+
+    /// The function is one of the kernel's.
+    pub(super) fn is_of_kernel(&self, function: FunctionIndex) -> bool {
+        self.get(function).entry.is_some_and(Avma::is_kernel)
+    }
+
     /// Answers are about this time from here on.
     pub(super) fn at(&mut self, now: Ns) {
         if !self.is_replaced {

@@ -33,7 +33,7 @@ impl Stack<'_> {
         }
     }
 
-    fn control(&mut self, event: &Event, ahead: &Events<'_>) {
+    pub(super) fn control(&mut self, event: &Event, ahead: &Events<'_>) {
         let (resumes, entries) = (!self.lost && self.may_resume(event), self.entries);
         let left_to_kernel = match event.kind {
             Kind::Enter | Kind::Syscall | Kind::Async | Kind::Resume => None,
@@ -79,7 +79,7 @@ impl Stack<'_> {
     }
 
     /// Whether an event is lost: the loss may have begun while another thread ran on this CPU.
-    fn on_loss(&mut self, event: &Event) {
+    pub(super) fn on_loss(&mut self, event: &Event) {
         if event.is_lost() && !self.lost {
             self.loss();
         }
@@ -87,7 +87,7 @@ impl Stack<'_> {
     }
 
     /// Packets are lost from here on.
-    fn loss(&mut self) {
+    pub(super) fn loss(&mut self) {
         self.base_known = false;
         self.losses += 1;
         self.lost = true;

@@ -21,6 +21,7 @@
 mod code;
 mod flow;
 mod instruction;
+mod kernel;
 mod landing;
 mod report;
 mod rows;
@@ -38,6 +39,7 @@ pub use rows::{Entered, Ran, Row, Status, Sum};
 
 use super::{File, Kind};
 use code::{Code, FunctionIndex};
+use kernel::KernelStack;
 use rows::Tally;
 use stack::Stack;
 
@@ -146,6 +148,9 @@ impl<'a> Oracle<'a> {
     }
 
     fn thread(&mut self, index: usize, wanted: FunctionIndex, end: Ns) -> Tally {
+        if self.code.is_of_kernel(wanted) {
+            return self.thread_in_kernel(index, wanted, end);
+        }
         let thread = &self.truth.threads()[index];
         let mut stack = Stack::new(&mut self.code, wanted, thread.tid);
         let mut events = self.truth.events(thread);
@@ -173,6 +178,29 @@ impl<'a> Oracle<'a> {
         stack.close_to(0, Status::OpenEnd);
         stack.tally.rows.sort_by_key(|r| r.number);
         stack.tally
+    }
+}
+
+impl<'a> Oracle<'a> {
+    /// The kernel was traced, too: its symbols are in `vmlinux`, and it was mapped at `start`.
+    ///
+    /// # Errors
+    /// The file is no kernel.
+    pub fn with_kernel(mut self, vmlinux: &Path, start: Avma) -> Result<Self, Error> {
+        self.code.add_kernel(vmlinux, start)?;
+        Ok(self)
+    }
+
+    fn thread_in_kernel(&mut self, index: usize, wanted: FunctionIndex, end: Ns) -> Tally {
+        let thread = &self.truth.threads()[index];
+        let mut kernel = KernelStack::new(&mut self.code, wanted, thread.tid);
+        let mut events = self.truth.events(thread);
+        while let Some(event) = events.next() {
+            kernel.event(self.truth.ns(event.tsc), &event, &events);
+        }
+        kernel.finish(end);
+        kernel.stack.tally.rows.sort_by_key(|r| r.number);
+        kernel.stack.tally
     }
 }
 

@@ -1,0 +1,54 @@
+//! What is known of a thread that is in kernel code ([`crate::kernel_part`]).
+
+use model::{AuxOffset, Counters, EventTime};
+
+use crate::control::Control;
+
+/// Control has not been seen in a frame that was open then.
+#[derive(Clone, Copy)]
+pub(crate) struct Unseen {
+    /// Time, and the thread's off-CPU time then.
+    pub(crate) since: (EventTime, u64),
+    /// Number of frames of the level then.
+    pub(crate) depth: usize,
+}
+
+/// Kernel code that a system call or an interrupt entered, and that has not been left.
+pub(crate) struct Level {
+    /// Number of frames below it.
+    pub(crate) floor: usize,
+    /// Where control is in it.
+    pub(crate) control: Control,
+    /// Since when frames may have ended out of sight.
+    pub(crate) unseen: Option<Unseen>,
+    /// The thread's counters when control left what is below.
+    pub(crate) left: Counters,
+}
+
+/// Where a thread is in the kernel.
+#[derive(Default)]
+pub(crate) struct KernelPart {
+    /// What interrupted what, outermost first; none in user code.
+    pub(crate) levels: Vec<Level>,
+    /// Time and AUX packet of the last event of user code.
+    pub(crate) user: (EventTime, AuxOffset),
+    /// Time of the last event in the kernel, and the off-CPU time then.
+    pub(crate) last: (EventTime, u64),
+}
+
+impl KernelPart {
+    #[inline(always)]
+    pub(crate) fn is_entered(&self) -> bool {
+        !self.levels.is_empty()
+    }
+
+    /// Nothing is known of the thread any more.
+    pub(crate) fn forget(&mut self) {
+        self.levels.clear();
+    }
+
+    /// All frames have ended.
+    pub(crate) fn has_no_frames_below(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.floor = 0);
+    }
+}
