@@ -191,10 +191,10 @@ fn too_wide(case: Case, function: &Value) -> Option<String> {
 
 /// How far a run may be from what is asked of it.
 struct Lenience {
-    /// Runs of a case at most: the next one is made where an interval was too wide, or wrong and forgiven.
+    /// Runs of a case at most: another is made where an interval was too wide, or wrong and forgiven.
     attempts: usize,
-    /// Wrong intervals of all cases: a measurement is right nearly always, and a machine that others share has
-    /// spells in which a trap takes longer than it did before.
+    /// Wrong intervals of all cases: a measurement is right nearly always, and a machine that others share
+    /// has spells in which a trap takes longer than it did before.
     wrong: usize,
 }
 
