@@ -272,15 +272,18 @@ impl ReportConfig {
     /// # Errors
     /// One cannot.
     pub(crate) fn check_outputs(&self) -> Result<()> {
-        self.outputs().into_iter().try_for_each(|output| check_output(output.path))
+        self.outputs().into_iter().try_for_each(|Asked { option, path }| match option {
+            "--rows" => check_rows_output(path),
+            _ => check_writable(path),
+        })
     }
 }
 
-/// Whether a file, or files in a directory, can be written there.
+/// Whether a file of rows, or tables in a directory, can be written there.
 ///
 /// # Errors
 /// It cannot.
-pub(crate) fn check_output(path: &Path) -> Result<()> {
+pub(crate) fn check_rows_output(path: &Path) -> Result<()> {
     if is_directory(path) {
         return std::fs::create_dir_all(path).with_context(|| cannot_write(path));
     }

@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
 use crate::calls::{self, Opened};
-use crate::config::{CallsConfig, RowsFile, RowsForm, RowsTarget, check_output, is_directory};
+use crate::config::{CallsConfig, RowsFile, RowsForm, RowsTarget, check_rows_output, is_directory};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::{Bound, Latencies};
 use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
-use crate::output::{self, OutputFile, cannot_write, write_file};
+use crate::output::{self, OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::RowsOutput;
@@ -50,7 +50,10 @@ pub(crate) fn export(config: &ExportConfig) -> Result<Exit> {
         }
         let names = &ImageNames::new(opened.image, false).with_threads_of(opened.schedule);
         let path = &config.output;
-        check_output(path)?;
+        match config.format {
+            ExportFormat::Parquet => check_rows_output(path)?,
+            _ => check_writable(path)?,
+        }
         let lines = |form| RowsTarget::Lines(RowsFile { path: path.clone(), form });
         let counters = config.counters.then(|| opened.counters());
         let paths = || {
