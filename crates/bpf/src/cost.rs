@@ -254,7 +254,7 @@ mod tests {
     }
 
     /// Tests that probe our own functions: one at a time.
-    static ALONE: Mutex<()> = Mutex::new(());
+    pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn what_a_probe_costs_here() {
