@@ -87,6 +87,25 @@ fn the_page_has_the_counters_of_the_text() {
     opened.finish();
 }
 
+/// Its columns of counters included: what differs is said in the last one.
+#[test]
+fn a_tree_of_long_names_has_room_beside_the_typical_one() {
+    let Some(fixtures) = recordings() else { return };
+    let report = |page: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
+        command.args(["report", "-i", "sq1.data", "-f", "sqlite3VdbeExec", "--counters", "--html"]).arg(page);
+        let output = command.current_dir(&fixtures).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let Some(mut opened) = Opened::written("room", report) else { return };
+    opened.browser.value("document.querySelector('#slowest button').click()");
+    for width in [1750, 1650, 1400, 1360, 1010, 800] {
+        opened.narrow(width);
+        assert!(opened.tree_has_room(), "of {width} pixels");
+    }
+    opened.finish();
+}
+
 /// Which of the slow calls' time is more work, and on which lines: as `explain` and `annotate` say it.
 #[test]
 fn the_page_has_the_ledger_and_the_lines() {
