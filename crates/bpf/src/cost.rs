@@ -118,7 +118,7 @@ impl EndCosts {
 
     /// Between what these and `now` say; what a call costs the program is as before.
     #[must_use]
-    fn widened_by(self, now: &Self) -> Self {
+    pub fn widened_by(self, now: &Self) -> Self {
         let cost = |before: Cost, now: Cost| Cost { probes: before.probes.or(now.probes), ..before };
         let costs = |before: Costs, now: Costs| Costs {
             emulated: cost(before.emulated, now.emulated),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     /// Tests that probe our own functions: one at a time.
-    static ALONE: Mutex<()> = Mutex::new(());
+    pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn what_a_probe_costs_here() {

@@ -26,7 +26,8 @@ const KEPT: usize = 8;
 /// A thread that measures.
 pub struct LiveCosts {
     shared: Arc<Shared>,
-    measuring: JoinHandle<Result<Removal, BpfError>>,
+    /// `None`: it has been ended.
+    measuring: Option<JoinHandle<Result<Removal, BpfError>>>,
 }
 
 #[derive(Default)]
@@ -41,7 +42,7 @@ impl LiveCosts {
     pub fn begin(ends: Option<Ends>, before: EndCosts) -> Self {
         let shared = Arc::<Shared>::default();
         let ours = Arc::clone(&shared);
-        Self { shared, measuring: thread::spawn(move || measure(ends, before, &ours)) }
+        Self { shared, measuring: Some(thread::spawn(move || measure(ends, before, &ours))) }
     }
 
     /// Costs, with those of the last half second, if they are newer than what this said before.
@@ -52,10 +53,23 @@ impl LiveCosts {
 
     /// Ends it; its probes are being removed.
     #[must_use]
-    pub fn end(self) -> Removal {
+    pub fn end(mut self) -> Removal {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Removal {
         self.shared.is_over.store(true, Ordering::Relaxed);
         // Where it could not measure there is nothing to remove, and the costs are those of before.
-        self.measuring.join().ok().and_then(Result::ok).unwrap_or_default()
+        let measured = self.measuring.take().and_then(|measuring| measuring.join().ok());
+        measured.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+impl Drop for LiveCosts {
+    /// A run may be refused before its window.  If the process ended while the probes are there, the kernel
+    /// would close their links one after the other, which takes seconds.
+    fn drop(&mut self) {
+        self.stop().wait();
     }
 }
 
@@ -71,4 +85,19 @@ fn measure(ends: Option<Ends>, before: EndCosts, shared: &Shared) -> Result<Remo
         calls.make(BATCH);
         shared.is_over.load(Ordering::Relaxed)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::ALONE;
+    use super::*;
+
+    #[test]
+    fn dropped_it_leaves_no_thread_that_measures() {
+        let _alone = ALONE.lock();
+        let costs = LiveCosts::begin(Some(Ends::AtInstructions), EndCosts::default());
+        let shared = Arc::clone(&costs.shared);
+        drop(costs);
+        assert_eq!(Arc::strong_count(&shared), 1);
+    }
 }

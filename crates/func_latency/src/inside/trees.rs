@@ -13,7 +13,7 @@
 
 use std::cmp::Reverse;
 
-use analyzer::{CallTree, ChildKey, Status, Total, Wait, Work};
+use analyzer::{CallTree, ChildKey, Node, Status, Total, Wait, Work};
 use model::Ns;
 
 /// Times off the CPU that are known one by one, the longest.
@@ -32,7 +32,8 @@ pub struct PrunedNode {
     pub total: Total,
     /// The most by which that time may differ from the true one: [`analyzer::Node::error_ns`].
     pub error_ns: u64,
-    /// What was executed, that of callees included; `None`: counters were not asked for.
+    /// What was executed, that of callees included; `None`: counters were not asked for, or a call was not
+    /// seen from entry to end.
     pub work: Option<Work>,
 }
 
@@ -81,7 +82,7 @@ impl PrunedTree {
     /// The tree with at most `nodes_max` nodes, those of what was left out not counted; without its waits.
     #[must_use]
     pub fn of(tree: &CallTree, nodes_max: usize) -> Self {
-        let merged = tree.merged();
+        let merged = with_known_work(tree).merged();
         let begin = merged.roots().next().map_or(Ns(0), |root| root.start);
         let nodes = merged.walk().map(|step| PrunedNode {
             depth: step.depth,
@@ -163,6 +164,12 @@ impl Pruned {
     }
 }
 
+/// The tree, in which nothing is known of what ran in calls that were not seen from entry to end.
+fn with_known_work(tree: &CallTree) -> CallTree {
+    let node = |node: &Node| Node { work: node.work.filter(|_| node.status.counted()), ..*node };
+    CallTree::new(tree.nodes().iter().map(node).collect())
+}
+
 /// What was left out of a node.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
@@ -217,7 +224,7 @@ impl LongestWaits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyzer::{ChildKind, Node, Reason};
+    use analyzer::{ChildKind, Reason};
     use model::FunctionId;
 
     /// `(function, start, total, size)`.
@@ -272,6 +279,21 @@ mod tests {
         let pruned = PrunedTree::of(&tree, 3);
         let more = ["    ... 1 more: x1 5 +- 4", "  ... 2 more: x2 10 +- 11"];
         assert_eq!(text(&pruned), [&whole[..3], &more].concat());
+    }
+
+    /// A gap may be in it: what was counted is less than what ran.
+    #[test]
+    fn what_ran_in_a_cut_call_is_not_known() {
+        let all = tree(&[(1, 0, 90, 4), (2, 10, 20, 1), (2, 40, 20, 1), (3, 70, 15, 1)]);
+        let statuses = [Status::Cut, Status::Complete, Status::Cut, Status::Complete];
+        let work = Some(Work { instructions: 40, cycles: None });
+        let nodes = all.nodes().iter().zip(statuses).map(|(node, status)| Node { status, work, ..*node });
+        let of = |nodes_max| {
+            let tree = PrunedTree::of(&CallTree::new(nodes.clone().collect()), nodes_max);
+            tree.nodes.iter().map(|node| node.work.map(|work| work.instructions)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(100), [None, None, Some(40)]);
+        assert_eq!(of(1), [None, None], "the rest has one that is not known");
     }
 
     #[test]

@@ -167,7 +167,8 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         asked: wanted.len(),
         status: &status,
     };
-    let (summary, removal) = timed.pass(ready, program, live_costs, &mut analysis)?;
+    let went = timed.pass(ready, program, live_costs, &mut analysis)?;
+    let (summary, removal) = (went.summary, went.removal);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
     let seen = Seen {
@@ -175,6 +176,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         realtime_offset_ns: summary.realtime_offset_ns,
         missed_switches: summary.missed_switches,
     };
+    let costs = went.costs.unwrap_or(costs);
     let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
     wait_for(removal, &status);
     Ok(exit)
@@ -200,7 +202,7 @@ impl Timed<'_> {
         mut program: Option<StartedProgram>,
         costs: LiveCosts,
         analysis: &mut ProbedAnalysis<'_>,
-    ) -> Result<(bpf::Summary, Removal)> {
+    ) -> Result<Went> {
         let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
         run.time(!choice.children.is_empty())?;
         guard.begin_slice(!choice.children.is_empty());
@@ -231,7 +233,7 @@ impl Timed<'_> {
         self.status.clear();
         failed.into_iter().for_each(messages::program_failed);
         tell(self.config, &went, &choice.expected);
-        Ok((went.summary, went.removal))
+        Ok(went)
     }
 }
 

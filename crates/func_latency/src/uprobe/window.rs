@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bpf::{Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
+use bpf::{EndCosts, Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
 use model::ProbeSink;
 
 use super::functions::Candidate;
@@ -40,6 +40,8 @@ pub(super) struct Went {
     pub(super) stopped: Option<TooMuch>,
     /// What it cost.
     pub(super) spent: Spent,
+    /// Between what the costs were that were measured meanwhile; `None`: those of before held throughout.
+    pub(super) costs: Option<EndCosts>,
 }
 
 /// A window.
@@ -74,9 +76,11 @@ impl Window<'_> {
             _ => Phase::Children(turns.first()),
         };
         let mut stopped = None;
+        let mut told: Option<EndCosts> = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
             if let Some(costs) = self.costs.newer() {
                 sink.costs(&probe_costs(self.candidates, &costs));
+                told = Some(told.map_or(costs, |told| told.widened_by(&costs)));
             }
             self.run.read(sink)?;
             if self.guard.is_due() {
@@ -94,15 +98,20 @@ impl Window<'_> {
             let left = self.length.map_or(INTERVAL, |length| length.saturating_sub(begun.elapsed()));
             thread::sleep(INTERVAL.min(left));
         }
-        self.end(stopped, sink)
+        self.end(stopped, told, sink)
     }
 
-    fn end(mut self, stopped: Option<TooMuch>, sink: &mut dyn ProbeSink) -> Result<Went> {
+    fn end(
+        mut self,
+        stopped: Option<TooMuch>,
+        costs: Option<EndCosts>,
+        sink: &mut dyn ProbeSink,
+    ) -> Result<Went> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
         let spent = self.guard.spent();
         let (summary, removal) = self.run.finish(sink)?;
         let removal = removal.and(self.removing).and(self.costs.end());
-        Ok(Went { summary, removal, stopped, spent })
+        Ok(Went { summary, removal, stopped, spent, costs })
     }
 
     fn take_turns(&mut self, phase: Phase, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {

@@ -205,7 +205,9 @@ fn the_tip_goes_with_the_pointer() {
 /// What was seen of calls that did not end was in no table.
 #[test]
 fn calls_that_did_not_end_have_children() {
-    let report = made_up::report(5_000);
+    let mut report = made_up::report(5_000);
+    let open = report.functions[0].rows.iter_mut().filter(|row| !row.status.counted());
+    open.for_each(|row| row.error_ns = row.latency_ns / 10);
     let Some(mut opened) = Opened::new("open-calls", &report) else { return };
     opened.browser.key("Escape");
     opened.choose("filter-status", "2");
@@ -215,6 +217,10 @@ fn calls_that_did_not_end_have_children() {
     let table = opened.rows("children");
     assert_eq!(table.last(), Some(&format!("average time seen|{average}")), "{table:?}");
     assert!(opened.browser.text("#children").contains("Of the calls that did not end in sight"));
+    let longest = rows.iter().filter(|row| !row.status.counted()).max_by_key(|row| row.latency_ns).unwrap();
+    let at_least = format!("|≥ {}|", duration(longest.at_least_ns()));
+    let slowest = opened.rows("slowest");
+    assert!(slowest.iter().any(|row| row.contains(&at_least)), "{at_least} {slowest:?}");
     opened.finish();
 }
 

@@ -285,5 +285,6 @@ function slowestWork({ counters }, i) {
 
 /** `12.2 us`, and of a call that was not seen to end, `≥ 12.2 us`. */
 function latencyText(calls, i) {
-  return (calls.isCounted(i) ? "" : "≥ ") + duration(calls.latency[i]);
+  if (calls.isCounted(i)) return duration(calls.latency[i]);
+  return `≥ ${duration(Math.max(calls.latency[i] - calls.error[i], 0))}`;
 }
