@@ -25,6 +25,10 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
     let file = merged(args)?;
     let names = SummaryNames::new(&file.names, args.srcline);
     let mut sums = file.sums().context("there is no summary")?;
+    if !sums.is_plausible() {
+        let message = "the summaries together count more calls than there can be: one of them is damaged";
+        return Err(failure(Exit::BadInput, message));
+    }
     choose(&mut sums, &args.functions, &names)?;
     if let Some(path) = &args.summary {
         file.write(path)?;
