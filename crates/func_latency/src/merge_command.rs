@@ -135,7 +135,7 @@ fn write(
             let (out, width) = (&mut Printable(&mut out), text_width());
             with_printable(&view, |view| {
                 text::write(out, view, width)?;
-                by_host::write_text(out, view, hosts, width)
+                if hosts.is_empty() { Ok(()) } else { by_host::write_text(out, view, hosts, width) }
             })
         }
         Format::Json => json::write_with_hosts(&mut out, &view, hosts),

@@ -291,5 +291,7 @@ fn what_does_not_add_up_is_refused() {
     refused(&["merge", "-f", "no_such"], &[&all], 2, "no summary has 'no_such': they have round_fn");
     refused(&["merge"], &[&of("junk")], 4, "no summary as `report --summary` writes it");
     refused(&["merge"], &[&of("later")], 4, "has schema 'func_latency.summary/99'");
+    refused(&["merge"], &[&of("no-such")], 4, "cannot read ");
+    refused(&["merge"], &[directory.path()], 4, "cannot read ");
     refused(&["merge"], &[&all, "--summary".as_ref(), &all], 2, "would be written over");
 }

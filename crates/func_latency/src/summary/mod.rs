@@ -17,7 +17,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use analyzer::Summary;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use model::ClockOffsets;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,11 @@ impl SummaryFile {
     /// # Errors
     /// It cannot be read, or is no summary of a version that is known.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let bytes = read_bounded(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = read_bounded(path).map_err(|error| {
+            let denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let exit = if denied { Exit::NotPossible } else { Exit::BadInput };
+            failure(exit, format!("cannot read {}: {error}", path.display()))
+        })?;
         let file = Self::parse(&bytes);
         file.map_err(|why| failure(Exit::BadInput, format!("{}: {why}", path.display())))
     }
