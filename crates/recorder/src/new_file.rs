@@ -36,7 +36,8 @@ impl NewFile {
             let new = Self { path: path.to_path_buf(), beside, unnamed: Some(unnamed), placed: false };
             return Ok((new, file));
         }
-        // Not every file system has files without a name. Never through a link that somebody else has put there.
+        // Not every file system has files without a name.
+        // Never through a link that somebody else has put there.
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside);
         let file = file.map_err(|error| not_written(path, error))?;
         Ok((Self { path: path.to_path_buf(), beside, unnamed: None, placed: false }, file))
