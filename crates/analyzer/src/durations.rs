@@ -27,12 +27,11 @@ impl Durations {
         }
     }
 
-    /// No sum of how often they were met overflows, by far.
-    pub(crate) fn is_plausible(&self) -> bool {
-        self.0
-            .values()
-            .try_fold(0_u64, |sum, times| sum.checked_add(*times))
-            .is_some_and(|sum| sum < COUNT_MAX)
+    /// How many there are; `None`: more than all machines make, or one was met 0 times.
+    pub(crate) fn plausible_count(&self) -> Option<u64> {
+        let add =
+            |sum: u64, times: &u64| sum.checked_add(*times).filter(|sum| *times > 0 && *sum < COUNT_MAX);
+        self.0.values().try_fold(0, add)
     }
 
     /// How many were added.
@@ -89,6 +88,7 @@ impl FromIterator<u64> for SortedDurations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Stats;
 
     #[test]
     fn each_is_there_once_in_order() {
@@ -99,6 +99,25 @@ mod tests {
         assert_eq!((all.count(), all.sorted().count()), (8, 8));
         assert_eq!(all.sorted().iter().collect::<Vec<_>>(), [(0, 2), (7, 4), (u64::MAX, 2)]);
         assert_eq!(some.sorted(), [u64::MAX, 7, 0, 7].into_iter().collect());
+    }
+
+    #[test]
+    fn counts_are_such_as_there_can_be() {
+        let count = |pairs: &[(u64, u64)]| Durations(pairs.iter().copied().collect()).plausible_count();
+        assert_eq!(count(&[]), Some(0));
+        assert_eq!(count(&[(7, COUNT_MAX - 2), (8, 1)]), Some(COUNT_MAX - 1));
+        assert_eq!(count(&[(7, COUNT_MAX - 1), (8, 1)]), None);
+        assert_eq!(count(&[(7, u64::MAX), (8, u64::MAX)]), None);
+        assert_eq!(count(&[(7, 0)]), None);
+    }
+
+    /// The deviation was added up call by call: for years.
+    #[test]
+    fn figures_take_no_longer_for_more_calls() {
+        let half = COUNT_MAX / 2 - 1;
+        let stats = Stats::of(&SortedDurations(vec![(10, half), (20, half)]));
+        let spread = stats.spread.unwrap();
+        assert_eq!((spread.mean_ns, spread.stddev_ns, spread.p50_ns, spread.p90_ns), (15.0, 5.0, 10, 20));
     }
 
     #[test]

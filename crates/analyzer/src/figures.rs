@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
-use crate::durations::Durations;
+use crate::durations::{COUNT_MAX, Durations};
 use crate::histogram::{Bucket, histogram};
 use crate::place::{Caller, Place};
 use crate::report::{ErrorBound, Sliced, Tails};
@@ -111,12 +111,18 @@ impl<C: Copy + Eq + Hash> FigureSums<C> {
         FigureSums { outermost, open_ns, callers }
     }
 
+    /// No sum of counts over all callers overflows.
     pub(crate) fn is_plausible(&self) -> bool {
-        let all = |sums: &CallerSums<C>| {
-            let durations = [&sums.latency_ns, &sums.off_cpu_ns, &sums.least_ns, &sums.most_ns];
-            durations.into_iter().all(Durations::is_plausible)
+        let add = |sum: u64, durations: &Durations| {
+            durations.plausible_count().map(|count| sum + count).filter(|sum| *sum < COUNT_MAX)
         };
-        self.open_ns.is_plausible() && self.callers.len() < 1 << 32 && self.callers.values().all(all)
+        let is_plausible =
+            |of: fn(&CallerSums<C>) -> &Durations| self.callers.values().map(of).try_fold(0, add).is_some();
+        self.open_ns.plausible_count().is_some()
+            && is_plausible(|sums| &sums.latency_ns)
+            && is_plausible(|sums| &sums.off_cpu_ns)
+            && is_plausible(|sums| &sums.least_ns)
+            && is_plausible(|sums| &sums.most_ns)
     }
 
     pub(crate) fn all(&self) -> CallerSums<C> {

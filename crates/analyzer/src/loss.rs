@@ -68,7 +68,7 @@ impl Ledger {
     pub(crate) fn finish(self, mut threads: Vec<ThreadLoss>) -> Loss {
         let count = |causes: &[u8]| {
             let of = self.sums.iter().filter(|((.., cause), _)| causes.contains(&cause.0));
-            of.map(|(_, sum)| sum.count).sum()
+            of.map(|(_, sum)| sum.count).fold(0, u64::saturating_add)
         };
         let total = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|t| u128::from(of(t))).sum::<u128>();
         let (window, observed, lost) =

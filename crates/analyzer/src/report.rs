@@ -253,7 +253,7 @@ impl FunctionReport {
     #[must_use]
     pub fn time_once(&self) -> Option<u64> {
         let other = self.children.iter().filter(|child| child.kind != ChildKind::Recursion);
-        let other_ns: u64 = other.map(|child| child.total.sum_ns).sum();
+        let other_ns = other.map(|child| child.total.sum_ns).fold(0, u64::saturating_add);
         let is_once = self.nested_calls() > 0 && other_ns == self.outermost.sum_ns;
         is_once.then_some(self.outermost.sum_ns)
     }

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Writes a map.
@@ -17,7 +18,7 @@ where
     serializer.collect_seq(all)
 }
 
-/// Reads a map; of a key that is there twice the last value counts.
+/// Reads a map, in which no key is there twice.
 pub(crate) fn deserialize<'de, M, K, V, D>(deserializer: D) -> Result<M, D::Error>
 where
     M: Pairs<K, V>,
@@ -25,22 +26,35 @@ where
     V: Deserialize<'de>,
     D: Deserializer<'de>,
 {
-    Ok(M::of(Vec::deserialize(deserializer)?))
+    let pairs: Vec<(K, V)> = Vec::deserialize(deserializer)?;
+    let len = pairs.len();
+    let map = M::of(pairs);
+    if map.len() < len { Err(D::Error::custom("a key is there twice")) } else { Ok(map) }
 }
 
 /// A map that can be made of pairs: says which key and value it has.
 pub(crate) trait Pairs<K, V> {
     fn of(pairs: Vec<(K, V)>) -> Self;
+
+    fn len(&self) -> usize;
 }
 
 impl<K: Eq + Hash, V, H: BuildHasher + Default> Pairs<K, V> for std::collections::HashMap<K, V, H> {
     fn of(pairs: Vec<(K, V)>) -> Self {
         pairs.into_iter().collect()
     }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
 }
 
 impl<K: Ord, V> Pairs<K, V> for std::collections::BTreeMap<K, V> {
     fn of(pairs: Vec<(K, V)>) -> Self {
         pairs.into_iter().collect()
+    }
+
+    fn len(&self) -> usize {
+        self.len()
     }
 }

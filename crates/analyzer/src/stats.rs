@@ -41,7 +41,6 @@ impl Stats {
     /// The figures of these.
     #[must_use]
     pub fn of(durations: &SortedDurations) -> Self {
-        let all = || durations.iter().flat_map(|(ns, times)| (0..times).map(move |_| ns));
         let count = durations.count();
         let sum: u128 = durations.iter().map(|(ns, times)| u128::from(ns) * u128::from(times)).sum();
         let sum_ns = u64::try_from(sum).unwrap_or(u64::MAX);
@@ -50,7 +49,9 @@ impl Stats {
             return Self { count, sum_ns, spread: None };
         };
         let mean_ns = sum as f64 / count as f64;
-        let squares: f64 = all().map(|ns| (ns as f64 - mean_ns).powi(2)).sum();
+        // By duration, not by call: a summary of many hosts counts more calls than there is time to visit.
+        let square = |(ns, times): (u64, u64)| times as f64 * (ns as f64 - mean_ns).powi(2);
+        let squares: f64 = durations.iter().map(square).sum();
         let ranks = PER_MILLE.map(|per_mille| nearest_rank(per_mille, count));
         let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks).map(|ns| ns.unwrap_or(max_ns));
         let stddev_ns = (squares / count as f64).sqrt();

@@ -26,7 +26,7 @@ impl Default for Total {
 impl Total {
     /// Adds others to these.
     pub fn add(&mut self, other: Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.off_cpu_ns = self.off_cpu_ns.zip(other.off_cpu_ns).map(|(ns, more)| ns.saturating_add(more));
     }

@@ -10,8 +10,9 @@ use crate::args::{Format, MergeArgs};
 use crate::exit::{Exit, failure};
 use crate::output::{self, Asked};
 use crate::printable::{Printable, with_printable};
+use crate::render::by_host::HostReport;
 use crate::render::units::counted;
-use crate::render::{Names, View, json, text};
+use crate::render::{Names, View, by_host, json, text};
 use crate::report_command::{seen, text_width};
 use crate::summary::names::SummaryNames;
 use crate::summary::{RecordingFacts, SummaryFile};
@@ -25,12 +26,17 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
     let file = merged(args)?;
     let names = SummaryNames::new(&file.names, args.srcline);
     let mut sums = file.sums().context("there is no summary")?;
+    if !sums.is_plausible() {
+        let message = "the summaries together count more calls than there can be: one of them is damaged";
+        return Err(failure(Exit::BadInput, message));
+    }
     choose(&mut sums, &args.functions, &names)?;
     if let Some(path) = &args.summary {
         file.write(path)?;
     }
     let report = sums.into_report();
-    write(args, &file, &names, &report)?;
+    let hosts = hosts(&file, &report);
+    write(args, &file, &names, &report, &hosts)?;
     let is_any_seen = report.functions.iter().any(|function| seen(&function.calls));
     Ok(if is_any_seen { Exit::Done } else { Exit::Nothing })
 }
@@ -63,6 +69,18 @@ fn choose(sums: &mut Summary, wanted: &[String], names: &SummaryNames<'_>) -> Re
     Ok(())
 }
 
+/// The reports of the hosts, if there are several: of the functions that `all` has.
+fn hosts(file: &SummaryFile, all: &Report) -> Vec<HostReport> {
+    let host = |(host, sums): (&String, &Summary)| {
+        let mut sums = sums.clone();
+        sums.keep_functions(|id| all.functions.iter().any(|function| function.id == id));
+        let recordings = sums.recordings().count() as u64;
+        let host = Some(host.clone()).filter(|host| !host.is_empty());
+        HostReport { host, recordings, report: sums.into_report() }
+    };
+    if file.hosts.len() > 1 { file.hosts.iter().map(host).collect() } else { Vec::new() }
+}
+
 /// What all recordings say alike; `None`: they differ.
 fn common<'f, T: PartialEq>(file: &'f SummaryFile, of: impl Fn(&'f RecordingFacts) -> T + 'f) -> Option<T> {
     let mut all = file.recordings.values().map(of);
@@ -70,7 +88,13 @@ fn common<'f, T: PartialEq>(file: &'f SummaryFile, of: impl Fn(&'f RecordingFact
     all.all(|other| other == first).then_some(first)
 }
 
-fn write(args: &MergeArgs, file: &SummaryFile, names: &SummaryNames<'_>, report: &Report) -> Result<()> {
+fn write(
+    args: &MergeArgs,
+    file: &SummaryFile,
+    names: &SummaryNames<'_>,
+    report: &Report,
+    hosts: &[HostReport],
+) -> Result<()> {
     let facts = || file.recordings.values();
     let input = match (file.recordings.len(), facts().next()) {
         (1, Some(only)) => only.input.clone(),
@@ -108,9 +132,13 @@ fn write(args: &MergeArgs, file: &SummaryFile, names: &SummaryNames<'_>, report:
     let mut out = BufWriter::new(stdout().lock());
     let written = match args.format {
         Format::Text => {
-            with_printable(&view, |view| text::write(&mut Printable(&mut out), view, text_width()))
+            let (out, width) = (&mut Printable(&mut out), text_width());
+            with_printable(&view, |view| {
+                text::write(out, view, width)?;
+                if hosts.is_empty() { Ok(()) } else { by_host::write_text(out, view, hosts, width) }
+            })
         }
-        Format::Json => json::write(&mut out, &view),
+        Format::Json => json::write_with_hosts(&mut out, &view, hosts),
     };
     written.and_then(|()| out.flush()).context("cannot write to stdout")
 }

@@ -5,8 +5,11 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 
 use crate::error::RecordError;
 
@@ -15,6 +18,8 @@ use crate::error::RecordError;
 pub struct NewFile {
     path: PathBuf,
     beside: PathBuf,
+    /// The file, if it has no name: it is gone when the process is, also when that is killed.
+    unnamed: Option<File>,
     placed: bool,
 }
 
@@ -24,13 +29,18 @@ impl NewFile {
     /// # Errors
     /// There can be no file.
     pub fn create(path: &Path, mode: u32) -> Result<(Self, File), RecordError> {
-        let beside = with_suffix(path, &format!(".new-{}", std::process::id()));
+        let beside = hidden_beside(path);
         // One that was killed may have had our number.
         let _ = fs::remove_file(&beside);
+        if let Ok((file, unnamed)) = create_unnamed(path, mode) {
+            let new = Self { path: path.to_path_buf(), beside, unnamed: Some(unnamed), placed: false };
+            return Ok((new, file));
+        }
+        // Not every file system has files without a name.
         // Never through a link that somebody else has put there.
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside);
         let file = file.map_err(|error| not_written(path, error))?;
-        Ok((Self { path: path.to_path_buf(), beside, placed: false }, file))
+        Ok((Self { path: path.to_path_buf(), beside, unnamed: None, placed: false }, file))
     }
 
     /// Takes its place.  A file that is there already gets the name `FILE.old`, as perf does it.
@@ -50,6 +60,12 @@ impl NewFile {
     /// # Errors
     /// It cannot; it is removed.
     pub fn replace(mut self) -> Result<(), RecordError> {
+        if let Some(unnamed) = self.unnamed.take() {
+            // `open(2)`, O_TMPFILE: how such a file gets a name; no call gives it one that is taken.
+            let (open, flags) = (of_open_file(&unnamed), AtFlags::SYMLINK_FOLLOW);
+            linkat(CWD, &open, CWD, &self.beside, flags)
+                .map_err(|error| not_written(&self.path, error.into()))?;
+        }
         fs::rename(&self.beside, &self.path).map_err(|error| not_written(&self.path, error))?;
         self.placed = true;
         Ok(())
@@ -63,6 +79,30 @@ impl Drop for NewFile {
             let _ = fs::remove_file(&self.beside);
         }
     }
+}
+
+/// Creates a file that has no name, in the directory of `path`; returns it twice.
+fn create_unnamed(path: &Path, mode: u32) -> io::Result<(File, File)> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(CWD, directory.unwrap_or(Path::new(".")), flags, Mode::from_raw_mode(mode))?;
+    let file = File::from(file);
+    let unnamed = file.try_clone()?;
+    // It could not get its name without.
+    fs::metadata(of_open_file(&unnamed))?;
+    Ok((file, unnamed))
+}
+
+fn of_open_file(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A name beside `path` that those who read all files of a directory pass by: it begins with a dot.
+fn hidden_beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".new-{}", std::process::id()));
+    path.with_file_name(name)
 }
 
 fn not_written(path: &Path, error: io::Error) -> RecordError {
@@ -122,6 +162,17 @@ mod tests {
         file.write_all(b"second").unwrap();
         new.replace().unwrap();
         assert_eq!(files(directory.path()), expect([("rows.csv", "second")]));
+    }
+
+    /// A reader of all files of a directory took the file of a report that was killed for one of its tables.
+    #[test]
+    fn what_is_killed_leaves_nothing_in_sight() {
+        let directory = tempfile::tempdir().unwrap();
+        let (new, mut file) = NewFile::create(&directory.path().join("calls.parquet"), 0o600).unwrap();
+        file.write_all(b"PAR1").unwrap();
+        std::mem::forget(new);
+        let in_sight = files(directory.path()).into_keys().filter(|name| !name.starts_with('.'));
+        assert_eq!(in_sight.collect::<Vec<_>>(), Vec::<String>::new());
     }
 
     #[test]

@@ -173,6 +173,102 @@ fn figures_are_those_of_all_calls() {
     assert!(kept.iter().all(|row| slowest.contains(row)));
 }
 
+/// Where recordings are of several hosts, each host has the figures of its own.
+#[test]
+fn each_host_has_its_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut reports, mut files) = (Vec::new(), Vec::new());
+    for (name, host) in [("demo", "db1"), ("demo-cpu2-ovf", "db\u{1b}2")] {
+        let Some(fixture) = fixture(name) else { return };
+        let path = directory.path().join(name);
+        reports.push(serde_json::from_str::<Value>(&summarise(&fixture.data, "round_fn", &path)).unwrap());
+        let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        file["recordings"]
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+            .for_each(|facts| facts["host"] = host.into());
+        let hosts = file["hosts"].as_object_mut().unwrap();
+        let sums = std::mem::take(hosts).into_iter().next().unwrap().1;
+        hosts.insert(host.to_owned(), sums);
+        std::fs::write(&path, file.to_string()).unwrap();
+        files.push(path);
+    }
+    let (one, other) = (files[0].as_path(), files[1].as_path());
+    let json = done(&["merge", "--format", "json"], &[one, other]);
+    assert_eq!(done(&["merge", "--format", "json"], &[other, one]), json);
+    let merged: Value = serde_json::from_str(&json).unwrap();
+    let hosts = merged["hosts"].as_array().unwrap();
+    // "\u{1b}" is before "1".
+    for (host, name, report) in [(&hosts[0], "db\u{1b}2", &reports[1]), (&hosts[1], "db1", &reports[0])] {
+        assert_eq!((host["host"].as_str(), host["recordings"].as_u64()), (Some(name), Some(1)));
+        assert_eq!(host["coverage"], report["loss"]["coverage"]);
+        let functions = [&host["functions"], &report["functions"]].map(|all| all.as_array().unwrap());
+        assert_eq!(functions.map(Vec::len), [1, 1]);
+        for key in ["name", "object", "calls", "latency_ns", "off_cpu_ns"] {
+            assert_eq!(functions[0][0][key], functions[1][0][key], "{name} {key}");
+        }
+    }
+    let text = done(&["merge"], &[one, other]);
+    let table = text.split_once("round_fn by host, the longest p99 first\n").unwrap().1;
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("  db1 ") && table.contains("  db\\u{1b}2 "), "{table}");
+    assert!(!done(&["merge"], &[one]).contains("by host"));
+}
+
+/// Files that no report writes. Of one with two years of calls the deviation was added up call by call.
+#[test]
+fn what_no_report_writes_is_refused() {
+    let Some(fixture) = fixture("demo") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    let changed = of("changed");
+    summarise(&fixture.data, "round_fn", &changed);
+    let written: Value = serde_json::from_slice(&std::fs::read(&changed).unwrap()).unwrap();
+    let host = written["hosts"].as_object().unwrap().keys().next().unwrap().clone();
+    let recording = written["recordings"].as_object().unwrap().keys().next().unwrap().clone();
+    let write = |change: &dyn Fn(&mut Value)| {
+        let mut file = written.clone();
+        change(&mut file);
+        std::fs::write(&changed, file.to_string()).unwrap();
+    };
+    let count = |file: &mut Value, calls: u64| {
+        let of = file["hosts"][&host]["functions"].as_object_mut().unwrap().values_mut().next().unwrap();
+        of["calls"]["alone"]["callers"][0][1]["latency_ns"][0][1] = calls.into();
+    };
+    let refused = |files: &[&Path], why: &str| {
+        let output = run(&["merge"], files);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{why}: {errors}");
+        assert!(errors.contains(why) && output.stdout.is_empty(), "{why}: {errors}");
+    };
+    write(&|file| file["hosts"]["another"] = file["hosts"][&host].clone());
+    refused(&[&changed], "its sums are not those of its recordings");
+    write(&|file| {
+        let functions = file["names"]["functions"].as_array_mut().unwrap();
+        functions.push(functions[0].clone());
+    });
+    refused(&[&changed], "it gives two numbers to one function or object");
+    write(&|file| file["names"]["functions"] = Value::Array(Vec::new()));
+    refused(&[&changed], "it has sums of a function that it does not name");
+    for calls in [0, 1 << 53, u64::MAX] {
+        write(&|file| count(file, calls));
+        refused(&[&changed], "its counts of calls are none that there can be");
+    }
+    write(&|file| {
+        let of = file["hosts"][&host]["functions"].as_object_mut().unwrap().values_mut().next().unwrap();
+        let latencies = of["calls"]["alone"]["callers"][0][1]["latency_ns"].as_array_mut().unwrap();
+        latencies.push(latencies[0].clone());
+    });
+    refused(&[&changed], "a key is there twice");
+    write(&|file| count(file, 1 << 52));
+    let report: Value = serde_json::from_str(&done(&["merge", "--format", "json"], &[&changed])).unwrap();
+    assert!(report["functions"][0]["latency_ns"]["count"].as_u64() > Some(1 << 52));
+    let text = std::fs::read_to_string(&changed).unwrap();
+    std::fs::write(of("another"), text.replace(&recording, "r0000000000000001")).unwrap();
+    refused(&[&changed, &of("another")], "together count more calls than there can be");
+}
+
 #[test]
 fn what_does_not_add_up_is_refused() {
     let Some(fixture) = fixture("demo") else { return };
@@ -195,5 +291,7 @@ fn what_does_not_add_up_is_refused() {
     refused(&["merge", "-f", "no_such"], &[&all], 2, "no summary has 'no_such': they have round_fn");
     refused(&["merge"], &[&of("junk")], 4, "no summary as `report --summary` writes it");
     refused(&["merge"], &[&of("later")], 4, "has schema 'func_latency.summary/99'");
+    refused(&["merge"], &[&of("no-such")], 4, "cannot read ");
+    refused(&["merge"], &[directory.path()], 4, "cannot read ");
     refused(&["merge"], &[&all, "--summary".as_ref(), &all], 2, "would be written over");
 }

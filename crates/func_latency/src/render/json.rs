@@ -13,6 +13,7 @@ use analyzer::{
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
 
+use super::by_host::HostReport;
 use super::code_blocks::{Block, blocks};
 use super::counters::{Counters, Numbers};
 use super::json_causes::Causes;
@@ -30,6 +31,28 @@ struct Document<'a> {
     trace: Trace,
     loss: Loss<'a>,
     functions: Vec<Function>,
+    /// Of each host; not there if all is of one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<Host>,
+}
+
+/// The figures of one host.
+#[derive(Serialize)]
+struct Host {
+    /// Null: its recordings do not tell.
+    host: Option<String>,
+    recordings: u64,
+    coverage: Option<f64>,
+    functions: Vec<HostFunction>,
+}
+
+#[derive(Serialize)]
+struct HostFunction {
+    name: String,
+    object: Option<String>,
+    calls: Calls,
+    latency_ns: Option<Latency>,
+    off_cpu_ns: Option<Figures>,
 }
 
 #[derive(Serialize)]
@@ -285,15 +308,40 @@ struct OpenCallerEntry {
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+    write_with_hosts(out, view, &[])
+}
+
+/// Writes the report, and the figures of each host.
+///
+/// # Errors
+/// What `out` says.
+pub(crate) fn write_with_hosts(out: &mut dyn Write, view: &View<'_>, hosts: &[HostReport]) -> io::Result<()> {
     let functions = view.report.functions.iter().enumerate();
     let document = Document {
         schema: SCHEMA,
         trace: trace(view),
         loss: Loss::new(view),
         functions: functions.map(|(i, f)| function(view, f, view.inlined_of(i))).collect(),
+        hosts: hosts.iter().map(|of| host(view, of)).collect(),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
+}
+
+fn host(view: &View<'_>, HostReport { host, recordings, report }: &HostReport) -> Host {
+    let function = |function: &FunctionReport| HostFunction {
+        name: view.names.function(function.id),
+        object: view.names.object_of(function.id),
+        calls: function.calls.into(),
+        latency_ns: view.timed(latency(&function.latency, &function.error)),
+        off_cpu_ns: function.off_cpu.as_ref().map(figures),
+    };
+    Host {
+        host: host.clone(),
+        recordings: *recordings,
+        coverage: view.timed(report.loss.coverage),
+        functions: report.functions.iter().map(function).collect(),
+    }
 }
 
 fn trace(view: &View<'_>) -> Trace {

@@ -1,6 +1,7 @@
 //! The report as text, timeline, JSON, rows and page.
 
 pub mod annotate;
+pub(crate) mod by_host;
 pub(crate) mod code_blocks;
 pub mod compare;
 pub mod counters;

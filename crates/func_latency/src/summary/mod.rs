@@ -13,10 +13,11 @@ pub(crate) mod slowest;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use analyzer::Summary;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use model::ClockOffsets;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,9 @@ use slowest::SlowRow;
 
 /// Name and version of the format.
 pub(crate) const SCHEMA: &str = "func_latency.summary/1";
+
+/// Bytes that a file may have: more than those of a million different latencies on each of 50 hosts.
+const BYTES_MAX: u64 = 1 << 30;
 
 /// A file: of one recording, or of several.
 #[derive(Serialize, Deserialize)]
@@ -85,7 +89,11 @@ impl SummaryFile {
     /// # Errors
     /// It cannot be read, or is no summary of a version that is known.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = read_bounded(path).map_err(|error| {
+            let denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let exit = if denied { Exit::NotPossible } else { Exit::BadInput };
+            failure(exit, format!("cannot read {}: {error}", path.display()))
+        })?;
         let file = Self::parse(&bytes);
         file.map_err(|why| failure(Exit::BadInput, format!("{}: {why}", path.display())))
     }
@@ -101,17 +109,24 @@ impl SummaryFile {
             return Err(format!("has schema '{schema}', and {SCHEMA} is read here: write it again"));
         }
         let file: Self = serde_json::from_slice(bytes).map_err(no_summary)?;
-        let recordings: BTreeMap<&str, &str> = file
-            .hosts
-            .iter()
-            .flat_map(|(host, sums)| sums.recordings().map(|name| (name, host.as_str())))
-            .collect();
-        let of_facts = file.recordings.iter().map(|(name, facts)| (name.as_str(), facts.host.as_str()));
-        if recordings != of_facts.collect() || recordings.is_empty() {
+        let hosts = file.hosts.iter();
+        let mut of_sums: Vec<(&str, &str)> =
+            hosts.flat_map(|(host, sums)| sums.recordings().map(|name| (name, host.as_str()))).collect();
+        of_sums.sort_unstable();
+        let facts = file.recordings.iter();
+        let of_facts: Vec<(&str, &str)> =
+            facts.map(|(name, facts)| (name.as_str(), facts.host.as_str())).collect();
+        if of_sums != of_facts || of_sums.is_empty() {
             return Err("its sums are not those of its recordings".to_owned());
         }
+        if !file.names.has_each_once() {
+            return Err("it gives two numbers to one function or object".to_owned());
+        }
+        if !file.hosts.values().flat_map(Summary::functions).all(|id| file.names.has_function(id)) {
+            return Err("it has sums of a function that it does not name".to_owned());
+        }
         if !file.hosts.values().all(Summary::is_plausible) {
-            return Err("it counts more calls than there can be".to_owned());
+            return Err("its counts of calls are none that there can be".to_owned());
         }
         Ok(file)
     }
@@ -173,6 +188,16 @@ impl SummaryFile {
         hosts.for_each(|sums| all.merge(sums).unwrap_or_default());
         Some(all)
     }
+}
+
+/// Reads a file of at most [`BYTES_MAX`] bytes: a pipe, too, and no device without an end.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a summary has at most 1 GiB"));
+    }
+    Ok(bytes)
 }
 
 fn described(only: &[String]) -> String {

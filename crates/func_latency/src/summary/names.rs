@@ -91,6 +91,19 @@ impl NewIds for Met {
 }
 
 impl NameTable {
+    /// No function and no object has two numbers.
+    pub(super) fn has_each_once(&self) -> bool {
+        let functions: BTreeSet<_> =
+            self.functions.iter().map(|function| (&function.name, &function.object, function.nth)).collect();
+        let objects: BTreeSet<_> = self.objects.iter().map(|object| (&object.path, object.nth)).collect();
+        functions.len() == self.functions.len() && objects.len() == self.objects.len()
+    }
+
+    /// A function of this number is in the table.
+    pub(super) fn has_function(&self, id: FunctionId) -> bool {
+        (id.0 as usize).checked_sub(1).is_some_and(|at| at < self.functions.len())
+    }
+
     /// The names of what a summary of one recording speaks of, and the summary by the numbers of the table.
     pub(crate) fn of(
         sums: Summary,

@@ -177,3 +177,22 @@ fn row_groups_are_bounded() {
     let bytes = std::fs::metadata(&path).unwrap().len();
     assert!(bytes < 12 * CALLS, "{bytes} bytes");
 }
+
+/// Children, waits and gaps of a run whose calls had no room took the place of those of the run before.
+#[test]
+fn all_tables_take_their_places_or_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |table: &str| directory.path().join(format!("{table}/recording=r1/{table}.parquet"));
+    std::fs::create_dir_all(place("calls").parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/dev/full", place("calls")).unwrap();
+    let target = RowsTarget::Tables(directory.path().to_owned());
+    let names = FakeNames { lines: false };
+    let mut output = RowsOutput::new(&target, &names, &origin(), None).unwrap();
+    output.sink().gap(&gap(None, GapCause::Overflow));
+    let error = output.finish().unwrap_err().to_string();
+    assert_eq!(error, format!("cannot write {}", place("calls").display()));
+    for table in ["children", "off_cpu", "gaps"] {
+        let left = std::fs::read_dir(place(table).parent().unwrap()).unwrap().count();
+        assert_eq!(left, 0, "{table}");
+    }
+}

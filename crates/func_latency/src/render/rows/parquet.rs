@@ -113,11 +113,11 @@ impl TableWriter {
         self.groups.send(group).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Writes what is left; the file takes its place.
+    /// Writes what is left; returns the file, which is whole and has not taken its place yet.
     ///
     /// # Errors
     /// It could not be written.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(super) fn finish(mut self) -> Result<OutputFile> {
         if self.rows > 0 {
             // The thread knows why this fails.
             let _ = self.send_group();
@@ -126,7 +126,7 @@ impl TableWriter {
         let written =
             self.written.join().unwrap_or_else(|_| Err(ParquetError::General("cut short".to_owned())));
         written.map_err(io_error).with_context(|| cannot_write(&self.path))?;
-        self.file.finish()
+        Ok(self.file)
     }
 }
 

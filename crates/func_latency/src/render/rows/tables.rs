@@ -23,7 +23,7 @@ use parquet::data_type::ByteArray;
 use super::origin::{ORIGIN_COLUMNS, Origin};
 use super::parquet::{Cells, Columns, Kind, TableWriter};
 use super::texts::{FunctionTexts, OriginTexts, Texts};
-use crate::output::{cannot_write, directory};
+use crate::output::{OutputFile, cannot_write, directory};
 use crate::render::Names;
 use crate::render::counters::Numbers;
 use crate::render::names::reason_kind;
@@ -100,11 +100,13 @@ impl<'n> TablesWriter<'n> {
     /// One could not be written.
     pub fn finish(self) -> Result<()> {
         let Self { calls, parts, failed, .. } = self;
-        // Calls come last: where they are, all is.
         let parts = parts.map(|Parts { children, off_cpu, gaps }| [children, off_cpu, gaps]);
-        parts.into_iter().flatten().try_for_each(TableWriter::finish)?;
-        calls.finish()?;
-        failed.map_or(Ok(()), |error| Err(error).context("cannot write rows"))
+        // Calls come last: where they are, all is.
+        let tables = parts.into_iter().flatten().chain([calls]);
+        // None takes its place before all are whole.
+        let files = tables.map(TableWriter::finish).collect::<Result<Vec<OutputFile>>>()?;
+        failed.map_or(Ok(()), |error| Err(error).context("cannot write rows"))?;
+        files.into_iter().try_for_each(OutputFile::finish)
     }
 
     /// Does nothing after an error, which [`Self::finish`] tells.

@@ -188,7 +188,8 @@ fn section(
         writeln!(out, "      {}", printable(&note))?;
     }
     let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
-    uncertain::histogram(out, group.sites.iter().map(|s| s.error.shorter).sum(), group.calls())?;
+    let shorter = group.sites.iter().map(|s| s.error.shorter).fold(0, u64::saturating_add);
+    uncertain::histogram(out, shorter, group.calls())?;
     match view.by {
         Some(metric) => {
             counters::histogram(out, group.sites.iter().map(|site| site.counters.as_ref()), metric)?;
