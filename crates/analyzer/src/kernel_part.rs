@@ -172,8 +172,8 @@ impl<'a> Thread<'a> {
         self.entered.ghosts.forget(|function| functions.is_of_kernel(function));
     }
 
-    /// A gap begins in the kernel, or where control has left that for user code: of its calls nothing is known
-    /// after the gap.
+    /// A gap begins in the kernel, or where control has left it for user code. It ends the calls there: after
+    /// the gap nothing is known of them.
     pub(crate) fn lose_kernel(&mut self, session: &mut Session<'a>, cause: GapCause) {
         if self.kernel.is_left() {
             return self.leave_kernel(session);

@@ -72,8 +72,8 @@ fn the_kernel_is_not_called_stripped_where_its_symbols_are_there() {
     assert!(!error.contains("stripped"), "{error}");
 }
 
-/// A kernel function that is entered where tracing starts, in an IP filter, is no child of user code, which has
-/// the whole system call or interrupt as one.
+/// A kernel function that is entered where tracing starts, in an IP filter, is no child of user code.
+/// That has the whole system call or interrupt as one.
 #[test]
 fn in_an_ip_filter_user_functions_are_what_they_are_alone() {
     let Some(fixture) = fixture("calls-offcpu") else { return };
