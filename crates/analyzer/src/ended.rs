@@ -27,7 +27,8 @@ impl<'a> Thread<'a> {
 
     #[inline(never)]
     fn add_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
-        if let Some((frame, below)) = self.stack.split_last()
+        if !self.kernel.closes_base
+            && let Some((frame, below)) = self.stack.split_last()
             && let Some((mut child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
         {
             if frame.kind.is_mark() && session.places_interrupts() {
@@ -46,6 +47,7 @@ impl<'a> Thread<'a> {
     /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
     pub(crate) fn count_child(&mut self, end: EventTime, off_cpu_ns: u64) {
         if (self.stack.gathers_top() || !self.stack.regions.is_empty())
+            && !self.kernel.closes_base
             && let Some((frame, below)) = self.stack.split_last()
             && let Some((child, _)) = child(&self.trees, frame, below, end, off_cpu_ns)
             && let Some(counted) = self.count_top()
@@ -70,6 +72,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn gather(&mut self, session: &mut Session<'a>, end: Ending) {
         let Some(frame) = self.stack.last().copied() else { return };
         let part = match part(&self.trees, &frame, self.stack.below_top()) {
+            _ if self.kernel.closes_base => Part::Own,
             Part::Node(kind) => Part::Node(self.node(session, &frame, kind, end)),
             Part::OfCaller => Part::OfCaller,
             Part::Own => Part::Own,

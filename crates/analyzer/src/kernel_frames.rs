@@ -9,7 +9,7 @@
 //! others. So a return to a place that no frame explains opens a frame that was found running; once one leads
 //! into a function that is open, the frames above that have ended *unseen*.
 
-use model::{Avma, BranchKind, EventTime, FunctionId, Target, Transfer};
+use model::{Avma, BranchKind, EventTime, FunctionId, GapCause, Target, Transfer};
 
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
@@ -122,6 +122,15 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
         self.close_to(session, 0, status);
     }
 
+    /// A gap begins in the kernel: all that is open in this level has ended in it, or goes on unknown.
+    pub(crate) fn cut(&mut self, session: &mut Session<'a>, cause: GapCause) {
+        let open = self.thread.stack.active(self.level.floor);
+        let wanted = open.filter(|(_, activation)| activation.wanted.is_some());
+        self.thread.entered.ghosts.add(wanted.map(|(frame, _)| (frame.function, frame.ret)));
+        self.thread.cut_by = Some(Cut { cause: CutCause::Gap(cause), cpu: self.thread.cpu(session) });
+        self.close_to(session, 0, Status::Cut);
+    }
+
     /// Ends all frames but the outermost `len`: those that were open when control was last seen, then.
     fn cut_to(&mut self, session: &mut Session<'a>, len: usize, unseen: Option<Unseen>) {
         self.thread.cut_by = Some(Cut { cause: CutCause::Unseen, cpu: self.thread.cpu(session) });
@@ -170,12 +179,19 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
             self.thread.kernel.has_no_frames_below();
             (self.level.floor, frame.chain) = (0, 0);
         }
+        let is_base = self.depth() == 0;
         self.thread.push(session, frame, entry);
+        if is_base && let Some(base) = self.thread.stack.last_mut() {
+            base.gathers &= base.is_active; // and not for what is below the level
+        }
     }
 
     fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
-        if self.depth() > 0 {
+        let depth = self.depth();
+        if depth > 0 {
+            self.thread.kernel.closes_base = depth == 1;
             self.thread.close(session, status, by_jump);
+            self.thread.kernel.closes_base = false;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use model::{AuxOffset, Counters, EventTime};
 
-use crate::control::Control;
+use crate::control::{Control, KernelEntry, Left};
 
 /// Control has not been seen in a frame that was open then.
 #[derive(Clone, Copy)]
@@ -34,6 +34,11 @@ pub(crate) struct KernelPart {
     pub(crate) user: (EventTime, AuxOffset),
     /// Time of the last event in the kernel, and the off-CPU time then.
     pub(crate) last: (EventTime, u64),
+    /// The frame that ends is a level's first: no child of the frame below, which is of another level, or of
+    /// user code.
+    pub(crate) closes_base: bool,
+    /// The thread has left its CPU, and nothing is followed until it is back in user code.
+    pub(crate) is_lost: bool,
 }
 
 impl KernelPart {
@@ -45,6 +50,13 @@ impl KernelPart {
     /// Nothing is known of the thread any more.
     pub(crate) fn forget(&mut self) {
         self.levels.clear();
+        self.is_lost = false;
+    }
+
+    /// Control was seen to leave the kernel for user code.
+    pub(crate) fn is_left(&self) -> bool {
+        let left = self.levels.last().and_then(|level| level.control.left);
+        matches!(left, Some(Left::Kernel(KernelEntry { syscall: true, to: Some(to), .. })) if !to.is_kernel())
     }
 
     /// All frames have ended.

@@ -13,7 +13,7 @@
 //! Where a whole CPU is traced, and not tasks, tracing goes on through a context switch, and what runs then
 //! is another thread's stack. So from a thread's switch-out to its return to user code nothing is followed.
 
-use model::{Counters, Ns, SpaceId, Target, TraceEvent, Transfer};
+use model::{Counters, GapCause, Ns, SpaceId, Target, TraceEvent, Transfer};
 
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
@@ -38,7 +38,9 @@ impl<'a> Thread<'a> {
     ) {
         let TraceEvent::Branch(branch) = event else { return };
         let is_first = !self.kernel.is_entered();
-        if session.around.traces_whole_cpus && self.off_cpu.is_off(branch.time.point) {
+        if session.around.traces_whole_cpus && (self.kernel.is_lost || self.off_cpu.is_off(branch.time.point))
+        {
+            self.kernel.is_lost = !is_first;
             let (since, depth) = (self.kernel.last, self.stack.len());
             for level in &mut self.kernel.levels {
                 level.unseen.get_or_insert(Unseen { since, depth });
@@ -164,9 +166,26 @@ impl<'a> Thread<'a> {
                 self.leave_level(session);
             }
             self.off_cpu.leave_kernel();
+            self.kernel.is_lost = false;
         }
         let functions = session.around.functions;
         self.entered.ghosts.forget(|function| functions.is_of_kernel(function));
+    }
+
+    /// A gap begins in the kernel, or where control has left it for user code. It ends the calls there: after
+    /// the gap nothing is known of them.
+    pub(crate) fn lose_kernel(&mut self, session: &mut Session<'a>, cause: GapCause) {
+        if self.kernel.is_left() {
+            return self.leave_kernel(session);
+        }
+        while let Some(level) = self.kernel.levels.pop() {
+            let mut frames = KernelFrames::new(self, level);
+            frames.cut(session, cause);
+            let Level { left, .. } = frames.into_level();
+            self.counting.set_left(left);
+        }
+        self.kernel.forget();
+        self.off_cpu.leave_kernel();
     }
 
     /// The stream has ended, perhaps in the kernel. Its calls took at least up to there, or to the end of the

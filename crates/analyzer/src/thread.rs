@@ -240,14 +240,19 @@ impl<'a> Thread<'a> {
         self.now = gap.from;
         self.at = gap.at;
         session.lose(self.tid, self.cpu(session), gap, lost_ns);
-        let is_in_kernel = self.kernel.is_entered();
-        if is_in_kernel {
+        let passes = session.passes_gap(&self.control, gap);
+        if self.kernel.is_entered() {
             self.off_cpu.pass_in_kernel(gap.from);
-            self.control.away = None;
-            self.kernel.forget();
+            match passes {
+                true => self.lose_kernel(session, gap.cause),
+                false => {
+                    self.control.away = None;
+                    self.kernel.forget();
+                }
+            }
         }
         self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
-        if !is_in_kernel && session.passes_gap(&self.control, gap) {
+        if passes {
             self.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.now = gap.to;
             self.control.base_known |= std::mem::take(&mut self.control.is_new);

@@ -217,7 +217,10 @@ impl Image {
     pub fn is_stripped(&self, id: ObjectId) -> bool {
         let Some(loaded) = self.loaded(id) else { return false };
         let elf = Elf::parse(&loaded.contents);
-        let has_symbols = |elf: &Elf<'_>| elf.has_section(".symtab") || elf.has_section(".gnu_debugdata");
+        // The kernel's, as it is made of its core and kallsyms, has sections without names.
+        let has_symbols = |elf: &Elf<'_>| {
+            elf.has_section(".symtab") || elf.has_section(".gnu_debugdata") || elf.static_symbols().is_some()
+        };
         loaded.debug.is_none() && elf.is_ok_and(|elf| !has_symbols(&elf))
     }
 

@@ -64,6 +64,29 @@ fn a_kernel_function_is_a_function_like_any_other() {
 }
 
 #[test]
+fn the_kernel_is_not_called_stripped_where_its_symbols_are_there() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let (_, error) = run(&["report", "-i", &data, "--kcore", &kernel, "-f", "k:no_such_function"], 2);
+    assert!(error.contains("no function is called 'k:no_such_function'"), "{error}");
+    assert!(!error.contains("stripped"), "{error}");
+}
+
+/// A kernel function that is entered where tracing starts, in an IP filter, is no child of user code.
+/// That has the whole system call or interrupt as one.
+#[test]
+fn in_an_ip_filter_user_functions_are_what_they_are_alone() {
+    let Some(fixture) = fixture("calls-offcpu") else { return };
+    let (data, kernel) = paths(&fixture);
+    let words = ["-i", &data, "-f", "leaf_fn", "-f", "simple_fn", "--kcore", &kernel];
+    let both = json(&[&words[..], &["-f", "k:__schedule", "--check"]].concat());
+    assert_eq!(names(&both), ["leaf_fn", "simple_fn", "__schedule"]);
+    let alone = json(&words);
+    assert_eq!(alone["functions"][0], both["functions"][0]);
+    assert_eq!(alone["functions"][1], both["functions"][1]);
+}
+
+#[test]
 fn globs_processes_and_workers() {
     let Some(fixture) = fixture("demo-kernel-cpu2") else { return };
     let (data, kernel) = paths(&fixture);

@@ -76,13 +76,22 @@ fn random_kernel_script(seed: u64) -> String {
             format!("{function}{}", random.pick(&["", "+10", "+15", "+20", "+25"]))
         };
         let (from, to, other) = (address(in_kernel), address(in_kernel), address(!in_kernel));
+        let user = address(false);
         let word = random.pick(&[
             "call", "call", "ret", "ret", "jmp", "ijmp", "enter", "enter", "leave", "leave", "off", "gap",
-            "nest",
+            "nest", "missing",
         ]);
         match word {
             "gap" if random.below(8) == 0 => writeln!(script, "{now} gap {}", now + random.below(3)),
             "gap" => Ok(()),
+            "missing" => {
+                let how =
+                    if in_kernel { "syscall" } else { random.pick(&["out.call", "out.ijmp", "out.ret"]) };
+                in_kernel = !in_kernel && random.below(2) == 0;
+                let (at, left) = (if in_kernel { &other } else { &user }, now);
+                now += random.below(3);
+                writeln!(script, "{left} {how} {from} lib+8\n{left} gap {now} missing\n{now} resume {at}")
+            }
             "enter" | "leave" => {
                 in_kernel = !in_kernel;
                 let how = if word == "enter" { "async" } else { "syscall" };
@@ -111,8 +120,11 @@ fn sums_hold_for_any_events_of_kernel_code() {
         let request = Request { functions: vec![id("f"), id("read")], ..Request::default() };
         let both = analyse(&script, request); // which checks it
         let user = analyse(&script, Request::default());
-        let complete = |report: &crate::Report| report.functions[0].calls.complete;
-        assert_eq!(complete(&both), complete(&user), "seed {seed}: f is what it is without the kernel");
+        let figures = |report: &crate::Report| {
+            let f = &report.functions[0];
+            (f.calls, f.latency.sum_ns, f.outermost.off_cpu_ns, f.children.clone())
+        };
+        assert_eq!(figures(&both), figures(&user), "seed {seed}: f is what it is without the kernel");
     }
 }
 

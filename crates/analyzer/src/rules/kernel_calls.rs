@@ -244,6 +244,82 @@ fn where_cpus_are_traced_nothing_is_followed_from_a_switch_to_the_return_to_user
     check_rows(script, &rows);
 }
 
+/// The thread itself goes on, and perf's functions have run between its records of the switch.
+#[test]
+fn where_cpus_are_traced_nothing_is_followed_after_the_switch_in_either() {
+    let script = "
+        whole_cpus
+        off 122 180
+        0 start main+4
+        110 syscall main+10 entry
+        110 start entry
+        112 call entry+10 read
+        115 call read+8 sched
+        118 call sched+4 pmu_off
+        121 call pmu_off+8 irq
+        130 ret irq+20 pmu_off+d
+        182 ret irq+20 pmu_off+d
+        184 ret pmu_off+20 sched+9
+        190 ret sched+30 read+d
+        195 ret read+30 entry+15
+        199 syscall entry+20 main+12
+        200 start main+12
+        210 syscall main+10 entry
+        210 start entry
+        212 call entry+10 read
+        214 ret read+30 entry+15
+        220 syscall entry+20 main+12
+        220 start main+12";
+    let rows: [(&str, &[&str]); 4] = [
+        ("irq", &["121 >=0 cut pmu_off+8"]),
+        ("pmu_off", &["118 >=3 cut sched+4"]),
+        ("read", &["112 >=9 cut entry+10", "212 +2 complete entry+10"]),
+        ("entry", &["110 +90 complete main+10 off 58", "210 +10 complete main+10"]),
+    ];
+    check_rows(script, &rows);
+}
+
+/// `f` calls a library whose file is missing, which makes a system call.
+const MISSING_CALLS: &str = "
+    0 start main+4
+    100 call main+10 f
+    110 out.call f+10 lib+8
+    110 gap 120 missing
+    120 resume entry
+    122 call entry+10 sys
+    126 ret sys+20 entry+15
+    130 syscall entry+20 lib+30
+    130 gap 150 missing
+    150 resume f+15
+    200 ret f+40 main+15";
+
+#[test]
+fn a_system_call_of_missing_code_cuts_neither_its_caller_nor_calls_in_the_kernel() {
+    let rows: [(&str, &[&str]); 3] = [
+        ("sys", &["122 +4 complete entry+10"]),
+        ("entry", &["120 >=10 open_start [unknown]"]),
+        ("f", &["100 +100 complete main+10"]),
+    ];
+    check_rows(MISSING_CALLS, &rows);
+    let both = analyse(MISSING_CALLS, asks(&["f", "sys"]));
+    let alone = analyse(MISSING_CALLS, asks(&["f"]));
+    assert_eq!(both.functions[0], alone.functions[0]);
+}
+
+#[test]
+fn missing_code_of_the_kernel_cuts_its_calls_and_none_of_those_below() {
+    let script = MISSING_CALLS.replace("126 ret", "123 gap 125 missing\n125 resume sys+18\n126 ret");
+    let rows: [(&str, &[&str]); 3] = [
+        ("sys", &["122 >=1 cut entry+10"]),
+        ("entry", &["120 >=3 open_start [unknown]"]),
+        ("f", &["100 +100 complete main+10"]),
+    ];
+    check_rows(&script, &rows);
+    let both = analyse(&script, asks(&["f", "sys"]));
+    let alone = analyse(&script, asks(&["f"]));
+    assert_eq!(both.functions[0], alone.functions[0]);
+}
+
 #[test]
 fn in_a_filter_a_kernel_function_is_entered_where_tracing_starts() {
     let script = "
@@ -259,6 +335,8 @@ fn in_a_filter_a_kernel_function_is_entered_where_tracing_starts() {
     let rows: [(&str, &[&str]); 2] =
         [("read", &["120 +10 complete [unknown]"]), ("f", &["100 +60 complete [unknown]"])];
     check_rows(script, &rows);
+    let both = analyse(script, asks(&["f", "read"]));
+    assert_eq!(both.functions[0], analyse(script, asks(&["f"])).functions[0], "f is what it is alone");
 }
 
 #[test]
