@@ -24,6 +24,7 @@ use crate::idle::{self, Idle};
 use crate::load::Load;
 use crate::probe_points::{Ends, ProbePoints};
 use crate::removal::Removal;
+use crate::waker_stack::WakerStack;
 
 /// What the probes of a function cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl EndCosts {
     /// The kernel does not let us.
     pub fn measure(ends: Option<Ends>) -> Result<(Self, Removal), BpfError> {
         let mut calls = OwnCalls::new(&Self::functions(ends));
-        let removal = calls.record(MEASURED_IN, BATCH_INTERVAL, |calls| {
+        let removal = calls.record(MEASURED_IN, BATCH_INTERVAL, Some(WakerStack::Kernel), |calls| {
             calls.make(BATCH);
             calls.made() == BATCHES
         })?;

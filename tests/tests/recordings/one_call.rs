@@ -83,7 +83,7 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
         let key = CallKey::of(row);
         let twin = all.iter().filter(|other| CallKey::of(other) == key && other.id < row.id).count();
         let call = one_call::open(place, function, &key, twin).unwrap().unwrap();
-        let whole = kept.trees.get(&row.id).expect("a tree of each call");
+        let whole = kept.trees.get(&row.id).unwrap();
         assert!(is_same(&call.tree, whole), "{name}: {row:?}\n{:?}\n{whole:?}", call.tree);
         attempts += call.attempts - 1;
         bytes += call.bytes;

@@ -16,7 +16,7 @@ use crate::error::BpfError;
 use crate::probe_points::Ends;
 use crate::removal::Removal;
 
-/// Between two batches, which take less than a millisecond.
+/// Between two batches, which take 1 to 2 ms.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Calls of each function in a batch, by load.
 const BATCH: Shape = [8, 8, 0];
@@ -75,11 +75,14 @@ impl Drop for LiveCosts {
 
 fn measure(ends: Option<Ends>, before: EndCosts, shared: &Shared) -> Result<Removal, BpfError> {
     let mut calls = OwnCalls::new(&EndCosts::functions(ends));
-    calls.record(Duration::MAX, INTERVAL, |calls| {
+    let mut told = 0;
+    calls.record(Duration::MAX, INTERVAL, None, |calls| {
         calls.keep(KEPT);
+        // A batch of which not every call was seen says nothing new.
         if let Ok(mut latest) = shared.latest.lock()
-            && calls.seen_whole() > 0
+            && calls.seen_whole() > told
         {
+            told = calls.seen_whole();
             *latest = Some(before.widened_by(&EndCosts::of_samples(ends, &calls.samples())));
         }
         calls.make(BATCH);

@@ -141,7 +141,8 @@ impl OwnCalls {
     }
 
     /// Places the probes, and makes calls for `window`: `make` is called each `interval` until it says that
-    /// it was enough.  The probes are being removed then.
+    /// it was enough.  The probes are being removed then.  With `sched` the scheduler is followed, and what a
+    /// call was off the CPU is not its time.
     ///
     /// # Errors
     /// The kernel does not let us.
@@ -149,13 +150,14 @@ impl OwnCalls {
         &mut self,
         window: Duration,
         interval: Duration,
+        sched: Option<WakerStack>,
         mut make: impl FnMut(&mut Self) -> bool,
     ) -> Result<Removal, BpfError> {
         let probed = self.functions.iter().map(|function| own_function(&function.idle, function.ends));
         let probed: Option<Vec<ProbedFunction>> = probed.collect();
         let probed = probed.ok_or_else(|| unknown("own code is not found"))?;
         let room = Room { threads: 64, ring_bytes: 1 << 20 };
-        let mut session = Session::open(probed, room, Some(WakerStack::Kernel))?;
+        let mut session = Session::open(probed, room, sched)?;
         let mut seen = Latencies(Rc::clone(&self.seen));
         let mut last: Option<Instant> = None;
         // All probes are there from the first look on.

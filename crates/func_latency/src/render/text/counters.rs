@@ -144,10 +144,13 @@ fn notes(
     function: &FunctionReport,
     counters: &CounterReport,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "  of user code, each REP instruction as one; counts are exact, cycles within their error"
-    )?;
+    let is_missing = view.report.loss.by_cause.iter().any(|loss| loss.object().is_some());
+    let exactness = if is_missing {
+        "counts are of the code at hand: code whose file is missing adds nothing"
+    } else {
+        "counts are exact, cycles within their error"
+    };
+    writeln!(out, "  of user code, each REP instruction as one; {exactness}")?;
     if counters.sum.cycles.is_none() {
         writeln!(out, "  cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)")?;
     }
@@ -167,9 +170,6 @@ fn notes(
             out,
             "  with an IP filter only code inside of its ranges is counted: what runs outside adds nothing"
         )?;
-    }
-    if view.report.loss.by_cause.iter().any(|loss| loss.object().is_some()) {
-        writeln!(out, "  code whose file is missing adds nothing to what is counted")?;
     }
     Ok(())
 }
