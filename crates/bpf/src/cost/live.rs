@@ -16,12 +16,12 @@ use crate::error::BpfError;
 use crate::probe_points::Ends;
 use crate::removal::Removal;
 
-/// Between two batches, which take 1 to 2 ms.
-const INTERVAL: Duration = Duration::from_millis(50);
-/// Calls of each function in a batch, by load.
-const BATCH: Shape = [8, 8, 0];
+/// Between two batches, which take 2 to 3 ms.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Calls of each function in a batch, by load: most where the first ones are slow after the wait.
+const BATCH: Shape = [16, 8, 0];
 /// Batches that say what a probe costs now.
-const KEPT: usize = 8;
+const KEPT: usize = 5;
 
 /// A thread that measures.
 pub struct LiveCosts {
