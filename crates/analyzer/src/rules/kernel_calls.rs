@@ -1,7 +1,7 @@
 //! Calls of kernel functions: entries, interrupts, context switches, ends out of sight.
 
-use super::script::{analyse, callee_text, function_name, id, row_text};
-use crate::{CallRow, CallTree, ChildRow, Request, TreeSink, Trees};
+use super::script::{analyse, callee_text, id, row_text};
+use crate::{ChildRow, Request};
 
 fn asks(names: &[&str]) -> Request {
     Request { functions: names.iter().map(|name| id(name)).collect(), rows: true, ..Request::default() }
@@ -67,22 +67,7 @@ fn what_is_below_has_the_same_stay_whether_kernel_functions_are_asked_for_or_not
 
 #[test]
 fn user_frames_stand_below_the_system_call() {
-    struct Callers(Vec<String>);
-    impl TreeSink for Callers {
-        fn wanted(&self) -> Trees {
-            Trees::Every
-        }
-
-        fn wants_callers(&self) -> bool {
-            true
-        }
-
-        fn call(&mut self, _: &CallRow, tree: &CallTree) {
-            let names: Vec<&str> = tree.callers().iter().map(|id| function_name(*id)).collect();
-            self.0.push(names.join(" "));
-        }
-    }
-    let mut callers = Callers(Vec::new());
+    let mut callers = super::trees::Callers::default();
     super::script::analyse_trees(SYSTEM_CALL, asks(&["read"]), &mut callers);
     assert_eq!(callers.0, ["sys entry f main"]);
 }

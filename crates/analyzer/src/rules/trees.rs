@@ -42,25 +42,29 @@ impl TreeSink for Text {
     }
 }
 
+/// The functions around each call, innermost first.
+#[derive(Default)]
+pub(super) struct Callers(pub(super) Vec<String>);
+
+impl TreeSink for Callers {
+    fn wanted(&self) -> Trees {
+        Trees::Every
+    }
+
+    fn wants_callers(&self) -> bool {
+        true
+    }
+
+    fn call(&mut self, _: &CallRow, tree: &CallTree) {
+        let names: Vec<&str> = tree.callers().iter().map(|id| function_name(*id)).collect();
+        self.0.push(names.join(" "));
+    }
+}
+
 /// Functions around a call: no stubs, the kernel below a handler as what is not known, and nothing beyond
 /// what was seen.
 #[test]
 fn callers_are_the_functions_that_were_open() {
-    struct Callers(Vec<String>);
-    impl TreeSink for Callers {
-        fn wanted(&self) -> Trees {
-            Trees::Every
-        }
-
-        fn wants_callers(&self) -> bool {
-            true
-        }
-
-        fn call(&mut self, _: &CallRow, tree: &CallTree) {
-            let names: Vec<&str> = tree.callers().iter().map(|id| function_name(*id)).collect();
-            self.0.push(names.join(" "));
-        }
-    }
     let script = "
         0 start main+4
         100 call main+20 g\n 110 call g+10 f\n 120 ret f+40 g+15
