@@ -141,32 +141,59 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     if let Some(directory) = &provided.ptt {
         command.env("FUNC_LATENCY_PTT", directory).env("FUNC_LATENCY_REQUIRE_PTT", "1");
     }
-    let (success, results) = tee(&mut command, &mut std::io::stdout())?;
+    let ran = tee(&mut command, &mut std::io::stdout())?;
     println!("\nclosing lines of cargo test:");
-    for line in results.iter().filter(|line| !line.contains(" 0 passed; 0 failed")) {
+    for line in ran.results.iter().filter(|line| !line.contains(" 0 passed; 0 failed")) {
         println!("{line}");
     }
-    let [passed, failed, ignored] = ["passed", "failed", "ignored"].map(|word| total(&results, word));
+    let [passed, failed, ignored] = ["passed", "failed", "ignored"].map(|word| total(&ran.results, word));
     println!("in all: {passed} passed; {failed} failed; {ignored} ignored");
-    if success { Ok(()) } else { Err(format!("`{}` failed", process::command_line(&command))) }
+    if ran.success {
+        return Ok(());
+    }
+    Err(format!("`{}` failed\n{}", process::command_line(&command), ran.failures.join("\n")))
 }
 
-/// Runs a command, passes its output on line by line, and keeps the lines that sum up a test binary.
-fn tee(command: &mut Command, out: &mut impl Write) -> Result<(bool, Vec<String>)> {
+/// What `cargo test` printed that is needed again at its end.
+#[derive(Default)]
+struct Ran {
+    success: bool,
+    /// The lines that sum up a test binary.
+    results: Vec<String>,
+    /// The first lines that each failed test printed, under its name.
+    failures: Vec<String>,
+}
+
+/// Lines of a failed test's output that are printed again.
+const LINES_OF_A_FAILURE: usize = 20;
+
+/// Runs a command, and passes its output on line by line.
+fn tee(command: &mut Command, out: &mut impl Write) -> Result<Ran> {
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| process::cannot_start(command, &e))?;
-    let mut results = Vec::new();
+    let mut ran = Ran::default();
+    // How many lines of a failed test's output are still kept.
+    let mut wanted = 0;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).split(b'\n') {
             let line = line.map_err(|e| e.to_string())?;
             let line = String::from_utf8_lossy(&line);
             writeln!(out, "{line}").map_err(|e| e.to_string())?;
             if line.starts_with("test result: ") {
-                results.push(line.into_owned());
+                ran.results.push(line.clone().into_owned());
+            }
+            if line.starts_with("---- ") {
+                wanted = LINES_OF_A_FAILURE;
+            } else if line == "failures:" {
+                wanted = 0;
+            }
+            if wanted > 0 && !line.is_empty() {
+                ran.failures.push(line.into_owned());
+                wanted -= 1;
             }
         }
     }
-    let status = child.wait().map_err(|e| process::cannot_start(command, &e))?;
-    Ok((status.success(), results))
+    ran.success = child.wait().map_err(|e| process::cannot_start(command, &e))?.success();
+    Ok(ran)
 }
 
 /// The sum of the numbers before `word` in lines like `test result: ok. 3 passed; 0 failed; 0 ignored; ...`.
@@ -180,22 +207,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_lines_are_kept_and_summed() {
+    fn closing_lines_are_summed_and_failures_kept() {
         let script = "echo running 2 tests
             echo 'test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s'
+            printf 'failures:\\n\\n---- one stdout ----\\nleft: 1\\n\\nfailures:\\n    one\\n'
             echo 'test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out'
             exit 1";
-        let (success, results) = {
-            let mut out = Vec::new();
-            let ended = tee(Command::new("sh").args(["-c", script]), &mut out).unwrap();
-            assert!(out.starts_with(b"running 2 tests\ntest result: ok. 12"));
-            ended
-        };
-        assert!(!success);
-        assert_eq!(results.len(), 2);
-        assert_eq!(
-            [total(&results, "passed"), total(&results, "failed"), total(&results, "ignored")],
-            [15, 1, 2]
-        );
+        let mut out = Vec::new();
+        let ran = tee(Command::new("sh").args(["-c", script]), &mut out).unwrap();
+        assert!(out.starts_with(b"running 2 tests\ntest result: ok. 12"));
+        assert!(!ran.success);
+        assert_eq!(ran.results.len(), 2);
+        let sums = ["passed", "failed", "ignored"].map(|word| total(&ran.results, word));
+        assert_eq!(sums, [15, 1, 2]);
+        assert_eq!(ran.failures, ["---- one stdout ----", "left: 1"]);
     }
 }

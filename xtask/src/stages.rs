@@ -59,9 +59,16 @@ impl Stages {
             println!("{:<16} {:>8}  {end}", row.name, seconds(row.time));
         }
         println!("{:<16} {:>8}", "total", seconds(self.started.elapsed()));
-        let failed: Vec<&str> =
-            self.rows.iter().filter(|row| row.end.is_err()).map(|row| &*row.name).collect();
-        if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+        let failed: Vec<(&str, &str)> =
+            self.rows.iter().filter_map(|row| Some((&*row.name, &**row.end.as_ref().err()?))).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        // The messages once more: a reader of the last lines alone is to know what failed.
+        for (name, message) in &failed {
+            println!("{name}: {message}");
+        }
+        Err(format!("failed: {}", failed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")))
     }
 }
 
