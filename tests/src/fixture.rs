@@ -86,6 +86,13 @@ impl Fixture {
         !self.options.contains("--no-tsc-packets")
     }
 
+    /// Its CBR packets come after the core has changed its frequency. Until something else tells the new
+    /// frequency, times may be out of their bounds (`docs/accuracy.md`, "What the bounds rely on").
+    #[must_use]
+    pub fn has_late_cbr(&self) -> bool {
+        self.options.contains("--late-cbr-us")
+    }
+
     fn exists(&self) -> bool {
         self.data.is_file() && self.truth.is_file()
     }

@@ -10,6 +10,10 @@ use truth_tests::{Fixture, Opened, check_all, hard_cases, pipeline};
 /// return costs the events up to the next PSB, some 140; a run has up to eight of them in 900,000.
 const MIN_SEEN: u64 = 300;
 
+/// Where CBR is late, at most one time in so many may be out of its bounds: without MTC those of the last
+/// microseconds before a thread sleeps or ends, in one of some 30 runs.
+const MIN_IN_BOUNDS: u64 = 100;
+
 /// All taken branches: each jump from one function to another that the truth has is demanded.
 fn all_branches(opened: &Opened<'_>, truth: &File) -> Verdict {
     let mut verifier = EventVerifier::new(truth, None, opened.kernel);
@@ -46,7 +50,13 @@ fn check_opened(fixture: &Fixture, opened: &Opened<'_>, truth: &File) -> bool {
             true => verdict.in_holes() * MIN_SEEN < verdict.matched(),
             false => verdict.in_holes() == 0,
         };
-        let right = verdict.agrees() && verdict.times_agree() && verdict.matched() > 0 && few_holes;
+        let times_agree = match fixture.has_late_cbr() {
+            true => {
+                verdict.times_are_ordered() && verdict.out_of_bounds() * MIN_IN_BOUNDS < verdict.matched()
+            }
+            false => verdict.times_agree(),
+        };
+        let right = verdict.agrees() && times_agree && verdict.matched() > 0 && few_holes;
         if !right {
             println!("{}, {mode}, kernel {:?}:\n{verdict}", fixture.name, opened.kernel);
         } else {

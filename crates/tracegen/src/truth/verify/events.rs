@@ -86,7 +86,19 @@ impl Verdict {
     /// All true times are inside their bounds, and no time runs backwards.
     #[must_use]
     pub fn times_agree(&self) -> bool {
-        self.threads.iter().all(|t| t.time_violations == 0 && t.disordered == 0)
+        self.times_are_ordered() && self.out_of_bounds() == 0
+    }
+
+    /// No time runs backwards, and each lies in its own bounds.
+    #[must_use]
+    pub fn times_are_ordered(&self) -> bool {
+        self.threads.iter().all(|t| t.disordered == 0)
+    }
+
+    /// Events with a true time outside of their bounds.
+    #[must_use]
+    pub fn out_of_bounds(&self) -> u64 {
+        self.threads.iter().map(|t| t.time_violations).sum()
     }
 
     /// Events that are the same on both sides.
