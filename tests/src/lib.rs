@@ -12,5 +12,7 @@ pub mod pipeline;
 mod ran;
 pub mod rows;
 
-pub use fixture::{Fixture, Kernel, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip};
+pub use fixture::{
+    Fixture, Kernel, check_a_third, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip,
+};
 pub use pipeline::Opened;
