@@ -52,16 +52,18 @@ impl LiveCosts {
     }
 
     /// Ends it; its probes are being removed.
-    #[must_use]
-    pub fn end(mut self) -> Removal {
+    ///
+    /// # Errors
+    /// It could not measure: the costs are those of before the window, and there is nothing to remove.
+    pub fn end(mut self) -> Result<Removal, BpfError> {
         self.stop()
     }
 
-    fn stop(&mut self) -> Removal {
+    fn stop(&mut self) -> Result<Removal, BpfError> {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // Where it could not measure there is nothing to remove, and the costs are those of before.
-        let measured = self.measuring.take().and_then(|measuring| measuring.join().ok());
-        measured.and_then(Result::ok).unwrap_or_default()
+        let ended = self.measuring.take().map(JoinHandle::join);
+        // A thread that has panicked has told why on stderr.
+        ended.and_then(Result::ok).unwrap_or_else(|| Ok(Removal::default()))
     }
 }
 
@@ -69,7 +71,9 @@ impl Drop for LiveCosts {
     /// A run may be refused before its window.  If the process ended while the probes are there, the kernel
     /// would close their links one after the other, which takes seconds.
     fn drop(&mut self) {
-        self.stop().wait();
+        if let Ok(removal) = self.stop() {
+            removal.wait();
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{Round, Turns};
 use super::watched::Watched;
+use crate::messages;
 
 /// Probes are removed in this time, or they are not placed: the target is slow until they are gone.
 pub(super) const REMOVED_IN: Duration = Duration::from_secs(2);
@@ -110,7 +111,13 @@ impl Window<'_> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
         let spent = self.guard.spent();
         let (summary, removal) = self.run.finish(sink)?;
-        let removal = removal.and(self.removing).and(self.costs.end());
+        let removal = removal.and(self.removing).and(self.costs.end().unwrap_or_else(|why| {
+            messages::note(format!(
+                "the cost of a probe was measured before the window only: {why}; latencies may be off by more \
+                 than they say if the machine has been slower or faster since"
+            ));
+            Removal::default()
+        }));
         Ok(Went { summary, removal, stopped, spent, costs })
     }
 
