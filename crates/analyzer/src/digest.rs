@@ -77,6 +77,8 @@ pub(crate) struct DigestedRun {
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
     passed: Passed,
     outer_sites: OuterSites,
+    /// Functions that were entered as handlers of signals.
+    handlers: Vec<FunctionId>,
     /// Time outside of the IP filter.
     outside_ns: u64,
 }
@@ -187,7 +189,20 @@ impl<'a> Thread<'a> {
         let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
         let (first, last) = (events.first()?.time(), (self.now, self.at));
         let outside_ns = self.window.outside_ns();
-        Some(DigestedRun { run, first, last, open, calls, kept, children, passed, outer_sites, outside_ns })
+        let handlers = self.control.handlers().to_vec();
+        Some(DigestedRun {
+            run,
+            first,
+            last,
+            open,
+            calls,
+            kept,
+            children,
+            passed,
+            outer_sites,
+            handlers,
+            outside_ns,
+        })
     }
 
     /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
@@ -224,6 +239,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
         (self.now, self.at) = run.last;
         self.control.space = space;
+        run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
         self.hand_over_kept(session, &run.kept);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };
