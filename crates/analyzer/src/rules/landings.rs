@@ -515,8 +515,8 @@ fn a_handler_that_is_landed_in_returns_to_what_it_interrupted() {
 /// The ground truth's oracle took the handler that returns for the one that was open before the landing.
 #[test]
 fn a_handler_entered_after_a_landing_may_return_to_where_an_older_one_came() {
-    // f(2) catches, calls k and is interrupted; f(3), in that handler, catches, too. Both handlers came at the
-    // same instruction of k: which one returns first, only where k returns to tells.
+    // f(2) catches, calls k and is interrupted; f(3) catches in that handler. Both handlers came
+    // at one instruction of k: which one returns first, only where k returns to tells.
     let script = "
         born 0
         0 start main+4

@@ -138,8 +138,8 @@ pub(super) struct Stack<'a> {
     /// What it has executed so far.
     pub(super) ran: Ran,
     pub(super) kernel: Option<Kernel>,
-    /// Control has left the IP filter, or a loss hides the end of an rt_sigreturn: a handler may return out of
-    /// sight.
+    /// Control has left the IP filter, or a loss hides the end of an rt_sigreturn: a handler may return out
+    /// of sight.
     pub(super) is_away: bool,
     /// The last event in sight was an interruption there, when so many losses had been.
     pub(super) interrupted: Option<(Avma, u32)>,
