@@ -136,9 +136,14 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
     }
 
     /// Adds calls that were added up elsewhere: all were seen from entry to end, and none is kept as a row.
-    pub(crate) fn merge_whole_calls(&mut self, other: &Self) {
+    /// `is_open`: all calls of the function are within another one.
+    pub(crate) fn merge_whole_calls(&mut self, other: &Self, is_open: impl Fn(u32) -> bool) {
         for (wanted, other) in other.functions.iter() {
-            self.functions.meet(wanted).into_iter().for_each(|sums| sums.merge_whole_calls(other));
+            let Some(sums) = self.functions.meet(wanted) else { continue };
+            sums.merge_whole_calls(other);
+            if !is_open(wanted) {
+                sums.alone.outermost.add(other.alone.outermost);
+            }
         }
     }
 
@@ -255,7 +260,6 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         self.ended_by_jump += other.ended_by_jump;
         self.hidden += other.hidden;
         self.undecided += other.undecided;
-        self.alone.outermost.add(other.alone.outermost);
         for (caller, sums) in &other.alone.callers {
             self.alone.callers.entry(*caller).or_default().merge(sums);
         }

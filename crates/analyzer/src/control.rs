@@ -44,6 +44,11 @@ impl Control {
         }
     }
 
+    /// Functions that were added.
+    pub(crate) fn handlers(&self) -> &[FunctionId] {
+        &self.handlers
+    }
+
     pub(crate) fn is_handler(&self, function: FunctionId) -> bool {
         self.handlers.contains(&function)
     }

@@ -1,11 +1,11 @@
-//! Calls that are whole in a stretch of events are analysed by the decoder's workers, and only added up in
-//! order.
+//! Calls that are whole in a stretch of events are analysed by the decoder's workers, and only added up, or
+//! handed over one by one, in order.
 //!
 //! ```text
 //!   worker    events --runs--> of each run: a thread of its own, with one frame that stands for the caller
-//!                              -> figures of the wanted calls, children of that frame
+//!                              -> figures of the wanted calls, or these calls; children of that frame
 //!   in order  the run's frame is the one on top: both are added, and the events are not looked at
-//!             or they cannot be (a landing is undecided, a wanted function is open already, ...): event by event
+//!             or they cannot be (a landing is undecided, the thread was off its CPU, ...): event by event
 //! ```
 //! Both ways run the same rules, so no figure depends on which it was, nor on the number of workers.
 
@@ -20,12 +20,13 @@ use crate::code_map::CodeMap;
 use crate::control::{Control, Left};
 use crate::entered::Open;
 use crate::frames::Frames;
+use crate::kept_calls::KeptCalls;
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
-use crate::running::Activation;
+use crate::running::{Activation, CountedChildren, EndedCall};
 use crate::runs::{Run, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
@@ -52,6 +53,8 @@ pub struct RunDigester<'a> {
     around: Surroundings<'a>,
     /// Of a run.
     events_min: usize,
+    /// Each call is wanted in order.
+    keeps_calls: bool,
 }
 
 /// The runs of a stretch of events, in order.
@@ -67,11 +70,15 @@ pub(crate) struct DigestedRun {
     /// By wanted function.
     open: Sparse<Open>,
     calls: Aggregate<Child>,
+    /// The calls that `calls` would be the sums of, if each is wanted in order.
+    kept: KeptCalls,
     /// Of the frame that made the calls; none of them is known to be of its own function.
     children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
     passed: Passed,
     outer_sites: OuterSites,
+    /// Functions that were entered as handlers of signals.
+    handlers: Vec<FunctionId>,
     /// Time outside of the IP filter.
     outside_ns: u64,
 }
@@ -84,11 +91,12 @@ impl DigestedRun {
 }
 
 impl<'a> RunDigester<'a> {
-    /// `None` if somebody takes each call in its turn, its ancestor decides, or regions are asked for.
+    /// `None` if trees, counters, a function's own code or regions are asked for, or the ancestor decides.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
-        let takes_calls = session.rows.is_some() || session.trees.is_some() || request.rows;
-        let in_turn = takes_calls || session.counts || session.code.is_some() || !session.regions.is_empty();
+        let keeps_calls = session.rows.is_some() || request.rows;
+        let is_followed = session.trees.is_some() || session.counts || session.code.is_some();
+        let in_turn = is_followed || !session.regions.is_empty();
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
         let alone = !in_turn && session.ancestor.is_none();
@@ -98,6 +106,7 @@ impl<'a> RunDigester<'a> {
             maps: Mutex::default(),
             around: session.around,
             events_min,
+            keeps_calls,
         })
     }
 }
@@ -135,6 +144,7 @@ impl Digester for RunDigester<'_> {
         }
         let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
         let mut session = Session::with(request, roles, self.around, self.map());
+        session.kept = self.keeps_calls.then(KeptCalls::default);
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         thread.off_cpu = OffCpuClock::new(&[]);
@@ -170,6 +180,7 @@ impl<'a> Thread<'a> {
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
         let calls = session.calls.take();
+        let kept = session.kept.as_mut().map(std::mem::take).unwrap_or_default();
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
@@ -178,7 +189,20 @@ impl<'a> Thread<'a> {
         let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
         let (first, last) = (events.first()?.time(), (self.now, self.at));
         let outside_ns = self.window.outside_ns();
-        Some(DigestedRun { run, first, last, open, calls, children, passed, outer_sites, outside_ns })
+        let handlers = self.control.handlers().to_vec();
+        Some(DigestedRun {
+            run,
+            first,
+            last,
+            open,
+            calls,
+            kept,
+            children,
+            passed,
+            outer_sites,
+            handlers,
+            outside_ns,
+        })
     }
 
     /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
@@ -201,8 +225,6 @@ impl<'a> Thread<'a> {
             Some(top) => top.is_plain(),
             None => is_outside,
         };
-        let is_open = |wanted| self.entered.open.get(wanted).is_some_and(|open| open.depth > 0);
-        let are_outermost = run.open.iter().all(|(wanted, run)| run.entered == 0 || !is_open(wanted));
         // What tracing starts for may be another thing, or prove that the caller was not left.
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
         let is_met = !(*starts && (has_past || !self.certainty.is_of_all()));
@@ -210,19 +232,23 @@ impl<'a> Thread<'a> {
         // Nor was it off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
         let is_same_thread = lives && stays_on_cpu && is_in_window;
-        is_there && is_decided && is_same_thread && is_met && has_room && may_call && are_outermost
+        is_there && is_decided && is_same_thread && is_met && has_room && may_call
     }
 
     /// Adds the calls of a run, instead of its events.
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
         (self.now, self.at) = run.last;
         self.control.space = space;
+        run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
+        self.hand_over_kept(session, &run.kept);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };
             open.entered += of_run.entered;
-            open.is_recursive |= of_run.is_recursive;
+            open.is_recursive |= of_run.is_recursive || open.depth > 0 && of_run.entered > 0;
         }
-        session.calls.merge_whole_calls(&run.calls);
+        let open = &self.entered.open;
+        let is_open = |wanted| open.get(wanted).is_some_and(|open| open.depth > 0);
+        session.calls.merge_whole_calls(&run.calls, is_open);
         self.window.add_outside(run.first.point, run.outside_ns, self.now.point);
         match self.stack.activations.last_mut() {
             Some(innermost) => innermost.passed.add_all(&run.passed),
@@ -238,6 +264,20 @@ impl<'a> Thread<'a> {
             let kind = if is_own { ChildKind::Recursion } else { child.kind };
             let depth = self.stack.len();
             self.stack.add_child(&mut session.places, depth, Child { kind, ..*child }, *total);
+        }
+    }
+    /// Hands over the calls of a run, before which others were entered, or are open.
+    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &KeptCalls) {
+        let (counted, now) = (CountedChildren::default(), self.off_cpu.total_ns());
+        for (wanted, row, children) in kept.iter() {
+            let mut row = *row;
+            if let Some(before) = self.entered.open.get(wanted) {
+                row.id.number += before.entered;
+                row.depth += before.depth;
+            }
+            let off_cpu_ns = (now, now);
+            let ended = EndedCall { row: &row, children, counted: &counted, code: &[], off_cpu_ns };
+            session.call(wanted, &ended, None);
         }
     }
 }

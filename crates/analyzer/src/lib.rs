@@ -56,6 +56,7 @@ mod ghosts;
 mod held;
 mod hidden;
 pub mod histogram;
+mod kept_calls;
 mod kernel;
 mod kernel_frames;
 mod kernel_level;

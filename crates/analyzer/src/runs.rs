@@ -6,15 +6,19 @@
 //!   ret | call a  [call b  ret  call b  ret] gap          a does not end: the run is a's
 //!   out | in f  call out  in g  out  back  out |          with an IP filter: f and g are called by code
 //!       | in f  out | gap                                 outside, g by what f called there
+//!   ret | call a  in h  ret  sigreturn  ret | start       a handler of a signal, h, interrupts a
 //! ```
 //! In a run is nothing but calls, returns, jumps to first instructions, stays in the kernel and outside of
-//! an IP filter after which the call that made them goes on, and calls from outside that return there. So
+//! an IP filter after which the call that made them goes on, calls from outside that return there, and
+//! handlers of signals after which the call that they interrupted goes on. So
 //! what it means does not depend on what was before, nor can it end any frame that is older: it can be
 //! analysed on its own.
 
 use std::ops::Range;
 
-use model::{Avma, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
+use model::{Avma, BranchEvent, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
+
+use crate::stack::SYSCALL_LEN;
 
 /// Where control is, and so what calls next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,37 @@ enum ReturnsBy {
     Start(Avma),
     /// Tracing ends: it was a call by code outside.
     End,
+    /// Any return: it is a handler of a signal.
+    Handler(Interrupted),
+    /// Tracing starts where the handler came, after the system call of the restorer that it has returned to.
+    Sigreturn(Interrupted),
+}
+
+impl ReturnsBy {
+    /// What is left to do after a return.
+    fn after_return(self) -> Self {
+        match self {
+            Self::Handler(came) => Self::Sigreturn(came),
+            other => other,
+        }
+    }
+}
+
+/// Where a handler came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Interrupted {
+    by_syscall: bool,
+    at: Site,
+}
+
+impl Interrupted {
+    /// [`crate::stack::Frame::goes_on_at`], of the handler's mark.
+    fn goes_on_at(self, ip: Avma) -> bool {
+        match self.by_syscall {
+            true => ip == self.at.next_ip() || ip.plus(SYSCALL_LEN) == self.at.next_ip(),
+            false => ip == self.at.ip,
+        }
+    }
 }
 
 struct Search<'e> {
@@ -129,8 +164,16 @@ impl Search<'_> {
     fn end(&mut self, kind: EndKind, from: Site, to: Option<Avma>, at: usize) {
         let is_in_sight = self.caller() != Some(Sight::Out);
         match kind {
+            EndKind::Syscall if matches!(self.last_end(), Some(ReturnsBy::Sigreturn(_))) => {
+                self.sigreturn(at + 1)
+            }
             EndKind::Syscall | EndKind::Async(_) if is_in_sight && self.goes_on(kind, from, at + 1) => {
                 self.starts.push(at + 1);
+            }
+            EndKind::Syscall | EndKind::Async(_) if is_in_sight && self.enters_handler(at + 1) => {
+                self.starts.push(at + 1);
+                let interrupted = Interrupted { by_syscall: kind == EndKind::Syscall, at: from };
+                self.enter(at, ReturnsBy::Handler(interrupted), Sight::In);
             }
             EndKind::Syscall | EndKind::Async(_) | EndKind::Skipped => self.interrupted(None),
             EndKind::Branch(BranchKind::Call | BranchKind::IndirectCall)
@@ -146,9 +189,42 @@ impl Search<'_> {
     /// A call that is open goes on after a stay in the kernel, at the event at `next`.
     fn goes_on(&self, kind: EndKind, from: Site, next: usize) -> bool {
         let goes_on_at = |ip| ip == from.ip || kind == EndKind::Syscall && ip == from.next_ip();
-        let Some(TraceEvent::Branch(next_branch)) = self.events.get(next) else { return false };
-        let Transfer::Start { to, after_gap: false } = next_branch.transfer else { return false };
-        goes_on_at(to.ip) && !self.open.is_empty() && self.stays_until(next)
+        let goes_on = self.start_at(next).is_some_and(|to| goes_on_at(to.ip));
+        goes_on && !self.open.is_empty() && self.stays_until(next)
+    }
+
+    /// A call that is open is interrupted by a handler, which the event at `next` enters.
+    fn enters_handler(&self, next: usize) -> bool {
+        let is_entered = matches!(self.start_at(next), Some(to) if to.at_entry);
+        is_entered && !self.open.is_empty() && self.stays_until(next)
+    }
+
+    /// The restorer that a handler has returned to makes its system call: the event at `next` is to be where
+    /// the handler came.
+    fn sigreturn(&mut self, next: usize) {
+        let goes_on_at = self.start_at(next).filter(|_| self.stays_until(next));
+        match (self.last_end(), goes_on_at) {
+            (Some(end @ ReturnsBy::Sigreturn(came)), Some(to)) if came.goes_on_at(to.ip) => {
+                self.starts.push(next);
+                self.returns(end, next, Sight::In);
+            }
+            _ => self.interrupted(None),
+        }
+    }
+
+    /// Where tracing starts by the event at `at`, if nothing was lost.
+    fn start_at(&self, at: usize) -> Option<Target> {
+        match self.events.get(at)? {
+            TraceEvent::Branch(BranchEvent {
+                transfer: Transfer::Start { to, after_gap: false }, ..
+            }) => Some(*to),
+            _ => None,
+        }
+    }
+
+    /// How the call on top returns.
+    fn last_end(&self) -> Option<ReturnsBy> {
+        self.open.last().map(|open| open.end)
     }
 
     /// What is before the event at `back` may be a stay, or time spent outside.
@@ -184,7 +260,10 @@ impl Search<'_> {
                 }
                 self.enter(at, ReturnsBy::Branch(ret), Sight::In);
             }
-            BranchKind::Return => self.returns(ReturnsBy::Branch(to.ip), at, Sight::In),
+            BranchKind::Return => match self.open.last_mut() {
+                Some(Open { end: end @ ReturnsBy::Handler(_), .. }) => *end = end.after_return(),
+                _ => self.returns(ReturnsBy::Branch(to.ip), at, Sight::In),
+            },
             BranchKind::Abort => self.interrupted(goes_on),
             BranchKind::RunsOn => (),
             // Inside of a function.
@@ -256,15 +335,15 @@ mod tests {
 
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
     /// `~`: into the middle of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
-    /// `.`: where they go on; `c`: a call out of the IP filter, `b`: where it goes on; `(`: control comes in at
-    /// a first instruction, `)`: it returns out of the filter; `j`: it jumps out. The runs as they stand in
-    /// the script, of two events and more.
+    /// `.`: where they go on; `h`: a handler is entered, `r`: where it came goes on; `c`: a call out of the
+    /// IP filter, `b`: where it goes on; `(`: control comes in at a first instruction, `)`: it returns out of
+    /// the filter; `j`: it jumps out. The runs as they stand in the script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
         all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
     }
 
     fn all(script: &str, may_stay: bool) -> Vec<Run> {
-        let mut calls = Vec::new();
+        let (mut calls, mut came) = (Vec::new(), Vec::new());
         let events: Vec<TraceEvent> = (0..)
             .zip(script.bytes())
             .map(|(number, word)| {
@@ -290,6 +369,14 @@ mod tests {
                 let transfer = match word {
                     b'|' | b'b' | b'(' => Transfer::Start { to, after_gap: false },
                     b'c' | b')' | b'j' => Transfer::End { kind: EndKind::Branch(kind), from, to: None },
+                    b'h' => {
+                        came.push(interrupted);
+                        Transfer::Start { to: entry(true), after_gap: false }
+                    }
+                    b'r' => {
+                        let ip = came.pop().unwrap_or_default();
+                        Transfer::Start { to: Target { ip, ..entry(false) }, after_gap: false }
+                    }
                     b'.' => Transfer::Start { to: Target { ip: interrupted, ..to }, after_gap: false },
                     b's' => Transfer::End { kind: EndKind::Syscall, from, to: None },
                     b'i' => Transfer::End { kind: EndKind::Async(AsyncCause::Unknown), from, to: None },
@@ -339,6 +426,17 @@ mod tests {
         let run = |events, starts| Run { events, caller: Sight::In, starts };
         assert_eq!(all("+-!+i.s.-!+s.+-", true), [run(0..2, false), run(3..9, true), run(13..15, false)]);
         assert_eq!(all("+-!+i.+--", false), [run(0..2, false), run(6..8, false)]);
+    }
+
+    #[test]
+    fn a_handler_is_part_of_a_call_that_goes_on_after_it() {
+        assert_eq!(found("+-+ih+-!sr-+-"), ["+-+ih+-!sr-+-"]);
+        assert_eq!(found("+ih+ih!sr-!i.sr-"), ["+ih+ih!sr-!i.sr-"]);
+        // Of a call that does not return.
+        assert_eq!(found("+ih!sr+-|"), ["ih!sr+-"]);
+        // Nothing is known to go on after it, or the system call is another one.
+        assert_eq!(found("+-ih+-!sr+-"), ["+-", "+-", "+-"]);
+        assert_eq!(found("+-+ih+-!s|-"), ["+-", "+-"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::aggregate::Aggregate;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::control::Control;
+use crate::kept_calls::KeptCalls;
 use crate::loss::Ledger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
@@ -37,6 +38,8 @@ pub(crate) struct Session<'a> {
     pub(crate) counts: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
+    /// While a run is digested whose calls are wanted one by one: those that have ended in it.
+    pub(crate) kept: Option<KeptCalls>,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: Ledger,
     pub(crate) limits: Limits,
@@ -93,6 +96,7 @@ impl<'a> Session<'a> {
             map,
             causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
+            kept: None,
             loss: Ledger::default(),
             limits: Limits::default(),
             trees: None,
@@ -141,6 +145,9 @@ impl<'a> Session<'a> {
         EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
+        if let Some(kept) = &mut self.kept {
+            return kept.push(wanted, row, children);
+        }
         let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
         if is_reported {
             self.calls.count(wanted, row, counted);

@@ -25,6 +25,9 @@ pub(crate) const DEPTH_MAX: usize = 1 << 20;
 /// Tail calls in one group.  State machines that only ever jump would otherwise pile up frames for ever.
 pub(crate) const CHAIN_MAX: u32 = 1 << 14;
 
+/// `syscall`, `sysenter` and `int 0x80` are two bytes long.
+pub(crate) const SYSCALL_LEN: u64 = 2;
+
 /// How a frame came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
@@ -176,8 +179,6 @@ impl Frame {
 
     /// It is a mark, and the interrupted code goes on at `ip`.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
-        /// `syscall`, `sysenter` and `int 0x80` are two bytes long.
-        const SYSCALL_LEN: u64 = 2;
         match self.kind {
             FrameKind::Interrupted => self.site.is(ip),
             FrameKind::InterruptedSyscall => self.site.is(ip) || self.site.is(ip.plus(SYSCALL_LEN)),

@@ -512,6 +512,45 @@ fn a_handler_that_is_landed_in_returns_to_what_it_interrupted() {
     assert_eq!(report.functions[0].calls.complete, 2);
 }
 
+/// The ground truth's oracle took the handler that returns for the one that was open before the landing.
+#[test]
+fn a_handler_entered_after_a_landing_may_return_to_where_an_older_one_came() {
+    // f(2) catches, calls k and is interrupted; f(3) catches in that handler. Both handlers came
+    // at one instruction of k: which one returns first, only where k returns to tells.
+    let script = "
+        born 0
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 k
+        120 async k+20
+        120 start h
+        130 call h+10 f
+        140 call f+10 throw
+        150 ijmp throw+30 f+80
+        160 call f+84 k
+        170 async k+20
+        170 start h
+        180 call h+10 f
+        190 call f+10 throw
+        200 ijmp throw+30 f+80
+        210 ret f+90 h+15
+        220 ret h+90 restorer
+        220 syscall restorer+5
+        230 start k+20
+        240 ret k+30 f+89
+        250 ret f+90 h+15
+        260 ret h+90 restorer
+        260 syscall restorer+5
+        270 start k+20
+        280 ret k+30 f+15
+        290 ret f+90 main+15";
+    let rows = "
+        100 +190 complete main+10
+        130 +120 complete h+10 depth 1
+        180 +30 complete h+10 depth 2";
+    check(script, rows);
+}
+
 #[test]
 fn a_thread_that_executes_a_program_later_has_older_frames_until_then() {
     let script = |executed| {

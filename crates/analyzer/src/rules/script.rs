@@ -38,8 +38,8 @@ use model::{
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail, CodeRequest,
-    FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Report, Request, Status, Step, Surroundings,
-    TimeRow, TreeSink, Violation,
+    FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Reason, Report, Request, RowGap, RowParts,
+    RowSink, Status, Step, Surroundings, TimeRow, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -470,23 +470,56 @@ pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
     code.chain(children).chain(rest).chain(error).collect()
 }
 
-/// Events that come one by one, and those of which runs are analysed ahead, make the same report.
+/// All that a sink of rows is given, in order.
+#[derive(Default, PartialEq, Debug)]
+struct GivenRows(Vec<String>);
+
+impl RowSink for GivenRows {
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
+        self.0.push(format!("{function} {row:?} {waited_for:?}"));
+    }
+
+    fn wants_parts(&self) -> bool {
+        true
+    }
+
+    fn parts(&mut self, _: &CallRow, parts: &RowParts) {
+        self.0.push(format!("{parts:?}"));
+    }
+
+    fn gap(&mut self, gap: &RowGap) {
+        self.0.push(format!("{gap:?}"));
+    }
+}
+
+/// Events that come one by one, and those of which runs are analysed ahead, make the same report and the same
+/// rows.
 fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
-    let mut one_by_one = Analysis::new(request, around);
-    for (tid, space, event) in events {
-        one_by_one.events(Pid(7), *tid, *space, &[*event]);
-    }
-    let mut ahead = Analysis::new(request, around);
-    let Some(digester) = ahead.digester().map(|digester| digester.of_shortest_runs()) else { return };
-    for stretch in events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its)) {
-        let Some(&(tid, space, _)) = stretch.first() else { continue };
-        let events: Vec<TraceEvent> = stretch.iter().map(|(_, _, event)| *event).collect();
-        match digester.digest(tid, space, &events) {
-            Some(digest) => ahead.digested(Pid(7), tid, space, &events, (digest, 0)),
-            None => ahead.events(Pid(7), tid, space, &events),
+    let one_by_one = |mut analysis: Analysis<'_>| {
+        for (tid, space, event) in events {
+            analysis.events(Pid(7), *tid, *space, &[*event]);
         }
-    }
-    assert_eq!(ahead.finish(), one_by_one.finish());
+        analysis.finish()
+    };
+    let ahead = |mut analysis: Analysis<'_>| {
+        let digester = analysis.digester()?.of_shortest_runs();
+        for stretch in events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its)) {
+            let Some(&(tid, space, _)) = stretch.first() else { continue };
+            let events: Vec<TraceEvent> = stretch.iter().map(|(_, _, event)| *event).collect();
+            match digester.digest(tid, space, &events) {
+                Some(digest) => analysis.digested(Pid(7), tid, space, &events, (digest, 0)),
+                None => analysis.events(Pid(7), tid, space, &events),
+            }
+        }
+        Some(analysis.finish())
+    };
+    let Some(report) = ahead(Analysis::new(request, around)) else { return };
+    assert_eq!(report, one_by_one(Analysis::new(request, around)));
+    let [mut of_ahead, mut of_one_by_one] = [GivenRows::default(), GivenRows::default()];
+    let with_rows = ahead(Analysis::new(request, around).giving_rows_to(&mut of_ahead));
+    one_by_one(Analysis::new(request, around).giving_rows_to(&mut of_one_by_one));
+    assert_eq!(of_ahead, of_one_by_one);
+    assert_eq!(with_rows, Some(report), "rows change nothing");
 }
 
 fn site_text(site: Option<Place>) -> String {

@@ -23,7 +23,8 @@ impl Stack<'_> {
             }
             Kind::Overflow | Kind::Damaged => self.loss(),
             Kind::Truncated => {
-                self.kernel = None; // tracing stopped in the kernel: what comes next is no return from it
+                // Tracing stopped in the kernel: what comes next is no return from it, unless from a handler.
+                self.is_away |= matches!(self.kernel.take(), Some(Kernel::Syscall { sigreturn: true, .. }));
                 self.loss();
             }
             _ => {
@@ -64,6 +65,7 @@ impl Stack<'_> {
             }
             _ => (),
         }
+        self.is_away = event.left_filter();
         let entered = self.frames.last_mut().filter(|_| resumes && self.entries > entries);
         if let Some(activation) = entered.and_then(|top| top.activation.as_mut()) {
             activation.entry_lost = true;
@@ -389,7 +391,9 @@ impl Stack<'_> {
                 }
             }
             Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
-            None => self.hidden_sigreturn(event.to),
+            None if self.is_away => self.hidden_sigreturn(event.to),
+            // Tracing starts again after a loss, in code that has gone on.
+            None => (),
         }
         if self.frames.is_empty() {
             self.found(event.to);

@@ -59,7 +59,7 @@ impl Stack<'_> {
         let mut landings = 0;
         let mut ways: Vec<Way> = candidates.iter().map(start).collect();
         for event in ahead.clone().take(EVENTS_AHEAD) {
-            if event.kind == Kind::Enter && self.keep_interrupted(&mut ways, event.to) {
+            if event.kind == Kind::Enter && self.keep_interrupted(&mut ways, &event) {
                 if ways.iter().all(|way| way.landed == ways[0].landed) {
                     break;
                 }
@@ -98,17 +98,20 @@ impl Stack<'_> {
         landed
     }
 
-    /// User code goes on at `to`. If a handler of the stack has returned and had come there in some ways, it
-    /// is one of these.
-    fn keep_interrupted(&self, ways: &mut Vec<Way>, to: Avma) -> bool {
-        let came_there = |way: &Way| {
-            let mark = self.frames.get(way.frame + 1).filter(|_| way.in_restorer && way.calls.is_empty());
-            mark.is_some_and(|mark| mark.goes_on_at == Some(to))
+    /// User code goes on. If a handler has returned and had come there in some ways, it is one of these.
+    fn keep_interrupted(&self, ways: &mut Vec<Way>, event: &Event) -> bool {
+        let came_there = |way: &Way| match way.in_restorer {
+            Some(Handler::OfStack) if way.calls.is_empty() => {
+                let mark = self.frames.get(way.frame + 1);
+                mark.is_some_and(|mark| mark.goes_on_at == Some(event.to))
+            }
+            Some(Handler::EnteredSince) => !event.is_signal(),
+            _ => false,
         };
         let is_sigreturn = ways.iter().any(came_there);
         if is_sigreturn {
             ways.retain(came_there);
-            ways.iter_mut().for_each(|way| way.in_restorer = false);
+            ways.iter_mut().for_each(|way| way.in_restorer = None);
         }
         is_sigreturn
     }
@@ -205,7 +208,11 @@ impl Stack<'_> {
             _ => way.calls.iter().rposition(|call| call.returns_to == Some(event.to)),
         };
         if let Some(call) = call {
-            next.returns |= way.calls[call].returns_to.is_some();
+            let is_call = way.calls[call].returns_to.is_some();
+            next.returns |= is_call;
+            if !is_call && self.code.is_restorer(event.to) {
+                way.in_restorer = Some(Handler::EnteredSince);
+            }
             way.calls.truncate(call);
             next.ways.push(way);
             return;
@@ -224,7 +231,7 @@ impl Stack<'_> {
             next.returns |= returns_to.is_some();
             let below = self.below(base);
             next.at_bottom |= below.is_none();
-            let in_restorer = below.is_some_and(|below| below + 1 < base);
+            let in_restorer = below.filter(|below| below + 1 < base).map(|_| Handler::OfStack);
             next.ways.push(Way { in_restorer, ..Way::at(way.landed, below.unwrap_or(0)) });
         } else if is_entry {
             // A return used as a jump; a retpoline has first called a place inside itself.
@@ -294,14 +301,23 @@ struct Way {
     calls: Vec<Called>,
     /// What that frame has tail-called.
     tail: Option<FunctionIndex>,
-    /// A handler on that frame has returned, and makes its rt_sigreturn.
-    in_restorer: bool,
+    /// This handler on that frame has returned, and makes its rt_sigreturn.
+    in_restorer: Option<Handler>,
+}
+
+/// Where a handler was entered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Handler {
+    /// Before the landing: its frame says where it came.
+    OfStack,
+    /// After it.
+    EnteredSince,
 }
 
 impl Way {
     /// Control has landed in one frame, and is in another by now.
     fn at(landed: usize, frame: usize) -> Self {
-        Self { landed, frame, calls: vec![], tail: None, in_restorer: false }
+        Self { landed, frame, calls: vec![], tail: None, in_restorer: None }
     }
 
     fn tail_called(&mut self, to: FunctionIndex) {

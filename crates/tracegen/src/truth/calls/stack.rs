@@ -138,6 +138,9 @@ pub(super) struct Stack<'a> {
     /// What it has executed so far.
     pub(super) ran: Ran,
     pub(super) kernel: Option<Kernel>,
+    /// Control has left the IP filter, or a loss hides the end of an rt_sigreturn: a handler may return out
+    /// of sight.
+    pub(super) is_away: bool,
     /// The last event in sight was an interruption there, when so many losses had been.
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
@@ -174,6 +177,7 @@ impl<'a> Stack<'a> {
             off_since: None,
             ran: Ran::default(),
             kernel: None,
+            is_away: false,
             interrupted: None,
             base_known: is_born,
             has_chosen: false,

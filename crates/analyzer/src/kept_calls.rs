@@ -1,0 +1,38 @@
+//! Calls that have ended in a run ([`crate::digest`]), for its turn: where each is wanted in order.
+
+use crate::call_row::CallRow;
+use crate::children::Child;
+use crate::total::RunningTotal;
+
+/// Calls of wanted functions, in the order of their ends.
+#[derive(Default)]
+pub(crate) struct KeptCalls {
+    calls: Vec<KeptCall>,
+    /// Of all calls, one after the other.
+    children: Vec<(Child, RunningTotal)>,
+}
+
+struct KeptCall {
+    wanted: u32,
+    row: CallRow,
+    /// Place after its last child.
+    children_end: usize,
+}
+
+impl KeptCalls {
+    /// Keeps the next call.
+    pub(crate) fn push(&mut self, wanted: u32, row: &CallRow, children: &[(Child, RunningTotal)]) {
+        self.children.extend_from_slice(children);
+        self.calls.push(KeptCall { wanted, row: *row, children_end: self.children.len() });
+    }
+
+    /// The calls: function, row and children of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &CallRow, &[(Child, RunningTotal)])> {
+        let mut first = 0;
+        self.calls.iter().map(move |KeptCall { wanted, row, children_end }| {
+            let children = self.children.get(first..*children_end).unwrap_or_default();
+            first = *children_end;
+            (*wanted, row, children)
+        })
+    }
+}
