@@ -51,7 +51,7 @@ impl<'a> Thread<'a> {
             self.kernel.user = (self.now, self.at);
         }
         if let Some(counters) = counters {
-            self.counting.reach(event, *counters);
+            self.counting.reach(event, counters);
         }
         self.off_cpu.pass_in_kernel(branch.time);
         (self.now, self.at) = (branch.time, branch.at);

@@ -158,7 +158,8 @@ impl<'a> Thread<'a> {
         let root = activation.has_tree.then(|| self.root(session, &frame, end));
         let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
         let around = open.frame + usize::from(open.begin.is_some());
-        let tree = root.map(|(first, root)| (first, Node { work: counted.map(Work::from), ..root }, later));
+        let tree =
+            root.map(|(first, root)| (first, Node { work: counted.and_then(Work::of), ..root }, later));
         self.hand_over(session, wanted, (row, off_cpu_ns), tree, (&activation, around));
         if activation.has_tree {
             self.trees.close(later);

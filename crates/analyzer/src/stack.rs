@@ -299,28 +299,40 @@ impl Stack {
     }
 
     /// A child of the innermost activation, if that gathers it, and of the regions of the innermost of the
-    /// first `depth` frames has ended.
+    /// first `depth` frames has ended. `counted`: what it executed, where counters were asked for.
     #[inline(always)]
     pub(crate) fn add_child(
         &mut self,
         places: &mut ChildPlaces,
         depth: usize,
-        child: Child,
-        total: RunningTotal,
+        (child, total): (Child, RunningTotal),
+        counted: Option<&Counted>,
     ) {
         if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
             && let Some(activation) = self.activations.last_mut()
         {
-            activation.children.add(places, child, total);
+            match counted {
+                None => _ = activation.children.add(places, child, total),
+                Some(counted) => activation.children.add_counted(places, child, total, counted),
+            }
         }
         if !self.regions.is_empty() {
-            self.add_to_regions(places, depth, child, total);
+            self.add_to_regions(places, depth, (child, total), counted);
         }
     }
 
     #[inline(never)]
-    fn add_to_regions(&mut self, places: &mut ChildPlaces, depth: usize, child: Child, total: RunningTotal) {
-        self.regions_of(depth).for_each(|region| region.children.add(places, child, total));
+    fn add_to_regions(
+        &mut self,
+        places: &mut ChildPlaces,
+        depth: usize,
+        (child, total): (Child, RunningTotal),
+        counted: Option<&Counted>,
+    ) {
+        self.regions_of(depth).for_each(|region| match counted {
+            None => _ = region.children.add(places, child, total),
+            Some(counted) => region.children.add_counted(places, child, total, counted),
+        });
     }
 
     /// What the regions of the innermost of the first `depth` frames gather.
@@ -328,18 +340,6 @@ impl Stack {
         let owner = self.owner(depth);
         let regions = self.regions.iter_mut().rev().take_while(move |region| Some(region.frame) >= owner);
         regions.filter(move |region| Some(region.frame) == owner).map(|region| &mut region.activation)
-    }
-
-    /// A child of the calls and regions that [`Self::add_child`] names has executed this.
-    pub(crate) fn count_child(&mut self, depth: usize, child: Child, counted: &Counted) {
-        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
-            && let Some(activation) = self.activations.last_mut()
-        {
-            activation.counted.entry(child).or_default().add(counted);
-        }
-        if !self.regions.is_empty() {
-            self.regions_of(depth).for_each(|region| region.counted.entry(child).or_default().add(counted));
-        }
     }
 }
 
