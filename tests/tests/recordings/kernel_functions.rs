@@ -145,3 +145,47 @@ fn a_bundle_has_the_functions_of_the_kernel() {
     let here = json(&["-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"]);
     assert_eq!(there["functions"], here["functions"]);
 }
+
+/// The kernel's own instructions are counted, and nothing of user code is 0.
+#[test]
+fn counters_of_kernel_functions_are_of_kernel_code() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let of = |function: &str| ["-i", &data, "--kcore", &kernel, "-f", function].map(str::to_owned);
+    let counted = |function: &str| {
+        let words = of(function);
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--counters", "--check"]).collect();
+        json(&words)["functions"][0].clone()
+    };
+    let [outer, inner] = ["k:entry_SYSCALL_64", "k:do_syscall_64"].map(counted);
+    for function in [&outer, &inner] {
+        let counters = &function["counters"];
+        for unknown in ["instructions", "branches", "calls", "cycles", "milli_ipc", "frequency_mhz", "ipc"] {
+            assert_eq!(counters[unknown], Value::Null, "{unknown}");
+        }
+        let kernel = &counters["kernel_instructions"];
+        assert_eq!(kernel["count"], function["latency_ns"]["count"]);
+        let children = function["children"].as_array().unwrap();
+        assert!(children.iter().all(|child| child["counters"]["instructions"].is_null()));
+        let of_child = |child: &Value| child["counters"]["kernel_instructions"].as_u64().unwrap();
+        assert_eq!(Some(children.iter().map(of_child).sum::<u64>()), kernel["sum"].as_u64());
+    }
+    let sum = |function: &Value| function["counters"]["kernel_instructions"]["sum"].as_u64().unwrap();
+    assert!(sum(&inner) > 0 && sum(&outer) > sum(&inner));
+    // As children of user code the calls are system calls, which execute no user code: that is known.
+    let user = counted("round_fn");
+    let is_call = |child: &&Value| child["kind"] == "syscall";
+    let calls = user["children"].as_array().unwrap();
+    let call = calls.iter().find(is_call).unwrap_or_else(|| panic!("{user}"));
+    assert_eq!(call["counters"]["instructions"], 0);
+    assert!(call["counters"]["kernel_instructions"].as_u64().unwrap() > 0);
+    let words = of("k:do_syscall_64");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--counters"]).collect();
+    let (text, _) = run(&[&["report"], &words[..]].concat(), 0);
+    assert!(text.contains("a function of the kernel runs no user code"), "{text}");
+    assert!(text.contains("kernel instr. avg"), "{text}");
+    let rows = rows(&words);
+    let row = rows.iter().find(|row| row["status"] == "complete").unwrap();
+    assert_eq!(row["instructions"], Value::Null);
+    assert!(row["kernel_instructions"].as_u64().unwrap() > 0);
+}

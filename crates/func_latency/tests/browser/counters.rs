@@ -167,13 +167,13 @@ fn counted(mut report: Report, has_cycles: bool) -> Report {
             conditional_branches: instructions / 6,
             indirect_branches: instructions / 100,
             calls: instructions / 50,
-            kernel_instructions: 0,
+            ..Executed::default()
         };
         let cycles = has_cycles.then_some(CycleCount { count: instructions / 2, error: 40 });
-        row.counted = Some(Counted { executed, cycles });
+        row.counted = Some(Counted { executed, cycles, bus: None });
     }
     let calls = function.rows.iter().filter_map(|row| row.counted.as_ref());
-    function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false }));
+    function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false, bus_khz: None }));
     report
 }
 

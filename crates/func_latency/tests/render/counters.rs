@@ -3,12 +3,12 @@
 use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
 use func_latency::config::RowsForm;
 use func_latency::render::{View, json, rows, text};
-use model::{Executed, NoTimes};
+use model::{Cycles, Executed, NoTimes};
 
 use super::golden::check_golden;
 use super::report::{FakeNames, report, view};
 
-const USER: CountersAsked = CountersAsked { kernel: false };
+const USER: CountersAsked = CountersAsked { kernel: false, bus_khz: Some(100_000) };
 
 /// A call with so many instructions.
 fn ran(instructions: u64, cycles: Option<u64>) -> Counted {
@@ -17,9 +17,11 @@ fn ran(instructions: u64, cycles: Option<u64>) -> Counted {
         conditional_branches: instructions / 5,
         indirect_branches: instructions / 100,
         calls: instructions / 50,
-        kernel_instructions: 0,
+        ..Executed::default()
     };
-    Counted { executed, cycles: cycles.map(|count| CycleCount { count, error: 12 }) }
+    // 25 cycles of the core are one of the bus clock.
+    let bus = cycles.map(|count| count * Cycles::BUS_UNITS / 25);
+    Counted { executed, cycles: cycles.map(|count| CycleCount { count, error: 12 }), bus }
 }
 
 /// The report with what its six counted calls executed, and the calls that had not ended.
