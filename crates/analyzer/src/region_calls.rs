@@ -150,7 +150,10 @@ impl<'a> Thread<'a> {
             open.depth = open.depth.saturating_sub(1);
         }
         let Some(frame) = self.stack.get(open.frame).map(|frame| as_frame(&open, frame)) else { return };
-        let activation = open.activation;
+        let mut activation = open.activation;
+        if let Some(code) = &mut session.code {
+            activation.code.end_paused(&mut code.places);
+        }
         let counted = self.counting.since(&open.counters, self.control.away.is_some());
         let row = self.row(session, &frame, &activation, end);
         let row = CallRow { counted: counted.filter(|_| end.status.counted()), ..row };

@@ -16,6 +16,7 @@ use crate::children::{Child, ChildPlaces};
 use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
 use crate::open_region::OpenRegion;
+use crate::own_code::RunningCode;
 use crate::running::Activation;
 use crate::total::RunningTotal;
 
@@ -333,6 +334,16 @@ impl Stack {
             None => _ = region.children.add(places, child, total),
             Some(counted) => region.children.add_counted(places, child, total, counted),
         });
+    }
+
+    /// The own code of what the frame on top is the own code of: a call, and the regions that are open there.
+    pub(crate) fn running_code(&mut self) -> impl Iterator<Item = &mut RunningCode> {
+        let is_of_call = self.gathers();
+        let owner = self.owner(self.len());
+        let call = self.activations.last_mut().filter(|_| is_of_call);
+        let regions = self.regions.iter_mut().rev().take_while(move |region| Some(region.frame) >= owner);
+        let regions = regions.filter(move |region| Some(region.frame) == owner);
+        call.into_iter().chain(regions.map(|region| &mut region.activation)).map(|running| &mut running.code)
     }
 
     /// What the regions of the innermost of the first `depth` frames gather.

@@ -178,7 +178,7 @@ impl<'a> Thread<'a> {
                     self.transfer_past_marks(session, &branch.transfer);
                 }
                 if CODE {
-                    self.came_to(session, &branch.transfer);
+                    self.came_to(session, space, &branch.transfer);
                 }
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),

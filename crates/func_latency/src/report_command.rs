@@ -262,7 +262,6 @@ fn analyse(
         analysis = analysis.giving_rows_to(rows);
     }
     if config.code_blocks {
-        kernel_code::refuse("-c", opened.image, opened.wanted_ids())?;
         if opened.image.regions().next().is_some() {
             messages::note("-c lists code blocks of functions only, not of regions");
         }
