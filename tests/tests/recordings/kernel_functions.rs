@@ -189,3 +189,24 @@ fn counters_of_kernel_functions_are_of_kernel_code() {
     assert_eq!(row["instructions"], Value::Null);
     assert!(row["kernel_instructions"].as_u64().unwrap() > 0);
 }
+
+/// What a call executed in the kernel function's own code is listed as that of user code is.
+#[test]
+fn annotate_lists_kernel_functions() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let words = ["annotate", "--format", "json", "-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"];
+    let listing: Value = serde_json::from_str(&run(&words, 0).0).unwrap();
+    let group = &listing["groups"][0];
+    let instructions = listing["instructions"].as_array().unwrap();
+    assert_eq!(instructions[0]["of"][0]["executions"], group["calls"], "{}", instructions[0]);
+    let sum = |key: &str| instructions.iter().map(|one| one["of"][0][key].as_u64().unwrap()).sum::<u64>();
+    let number = |key: &str| group[key].as_u64().unwrap();
+    assert_eq!(sum("self_ns") + number("elsewhere_ns"), number("self_ns"));
+    assert_eq!(number("self_ns") + number("inside_ns"), number("latency_sum_ns"));
+    assert!(sum("self_ns") * 2 > number("self_ns"), "most of its time has a place: {group}");
+    // Code blocks, too.
+    let of = ["report", "-c", "-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"];
+    let (text, _) = run(&of, 0);
+    assert!(text.contains("Code blocks of [do_syscall_64]") && text.contains("entry .. "), "{text}");
+}

@@ -220,7 +220,7 @@ fn what_is_not_known_is_unknown() {
     let Some(mut opened) = Opened::new("no-cycles", &report) else { return };
     opened.browser.key("Escape");
     let card = opened.browser.text("#counters");
-    assert!(card.contains("cycles and IPC are unknown: the recording has no CYC packets"), "{card}");
+    assert!(card.contains("cycles, IPC and MHz are unknown: the recording has no CYC packets"), "{card}");
     assert!(card.contains("unknown for 3 calls not seen from entry to end"), "{card}");
     let heads = opened.browser.text("#counters thead");
     assert!(heads.contains("instructions") && !heads.contains("cycles") && !heads.contains("IPC"), "{heads}");

@@ -99,12 +99,12 @@ function counterNotes(calls, both, found, columns) {
       : "a function of the kernel runs no user code: its own instructions are counted, and nothing else of it is known",
   ];
   if (!table.user) return notes.map(note);
-  if (!table.frequency) {
+  if (table.cycles && !table.frequency) {
     notes.push("MHz is unknown: no CBR packet says the frequency, or the recording does not say the bus clock");
   }
-  if (!table.cycles) notes.push("cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)");
+  if (!table.cycles) notes.push("cycles, IPC and MHz are unknown: the recording has no CYC packets (record with cyc=1)");
   const ipc = columns.findIndex(({ name }) => name === "IPC");
-  const without = ipc < 0 ? 0 : found[0].reduce((sum, of, s) => sum + (of?.count ?? 0) - (found[ipc][s]?.count ?? 0), 0);
+  const without = ipc < 0 ? 0 : found[1].reduce((sum, of, s) => sum + (of?.count ?? 0) - (found[ipc][s]?.count ?? 0), 0);
   if (without > 0) {
     notes.push(`IPC: without ${counted(without, "call")}, of which the cycles are no more than their error`);
   }
