@@ -87,6 +87,16 @@ fn in_an_ip_filter_user_functions_are_what_they_are_alone() {
 }
 
 #[test]
+fn regions_in_kernel_code_are_refused() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let region = "a=k:do_syscall_64..k:do_syscall_64";
+    let (_, error) = run(&["report", "-i", &data, "--kcore", &kernel, "--region", region], 2);
+    assert!(error.contains("is kernel code, where there are no regions"), "{error}");
+    assert!(error.contains("-f k:NAME"), "{error}");
+}
+
+#[test]
 fn globs_processes_and_workers() {
     let Some(fixture) = fixture("demo-kernel-cpu2") else { return };
     let (data, kernel) = paths(&fixture);
