@@ -82,7 +82,7 @@ impl Counting {
         self.is_on.then(|| Counted::between(begun, end))
     }
 
-    /// Nothing, as far as it can be known: what ran out of sight.
+    /// No work: what ran out of sight is not counted.
     pub(crate) fn nothing(&self) -> Counted {
         Counted::between(&self.now, &self.now)
     }

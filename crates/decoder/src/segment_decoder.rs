@@ -53,7 +53,7 @@ pub struct OwnDecoder {
     counting: WorkerCaches<Tally>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
-    /// The same for counters.
+    /// Room for counters of events, likewise.
     counters_rooms: Mutex<Vec<Vec<Counters>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }

@@ -157,11 +157,6 @@ impl<'a> Opened<'a> {
         Ok(one(command, &self.wanted)?.function.id)
     }
 
-    /// The functions of `-f`.
-    pub(crate) fn wanted_ids(&self) -> impl Iterator<Item = FunctionId> {
-        self.wanted.iter().map(|wanted| wanted.function.id)
-    }
-
     /// The names of the functions of `-f`.
     pub(crate) fn names(&self, names: &dyn Names) -> Vec<String> {
         self.wanted.iter().map(|wanted| names.function(wanted.function.id)).collect()

@@ -30,9 +30,7 @@ use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
-use crate::{
-    explain_command, kernel_code, messages, open_page, recording, remedy, slow_calls, tree_commands,
-};
+use crate::{explain_command, messages, open_page, recording, remedy, slow_calls, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;

@@ -24,7 +24,7 @@ pub struct Executed {
     /// Gaps, in which more may have been executed. Wraps.
     #[serde(default)]
     pub gaps: u32,
-    /// Stays in the kernel whose rest was not followed: its code is missing, or is not what ran. Wraps.
+    /// Stays in the kernel that were not followed to the end: code is missing, or is not what ran. Wraps.
     #[serde(default)]
     pub kernel_gaps: u32,
 }

@@ -50,7 +50,8 @@ fn the_frequency_of_calls_is_that_of_their_cycles_and_times() {
         let distribution = function.counters.as_ref().unwrap().get(Metric::Frequency).unwrap();
         assert!(distribution.count > 0, "{name}");
         for (ours, truth) in pairs(&function.rows, &truth.rows) {
-            let said = asked.mhz(ours.counted.as_ref().unwrap()).unwrap() / 1000.0;
+            let Some(mhz) = ours.counted.and_then(|counted| asked.mhz(&counted)) else { continue };
+            let said = mhz / 1000.0;
             let measured = truth.ran.cycles as f64 / truth.latency_ns as f64;
             ratios.push((said, measured));
         }

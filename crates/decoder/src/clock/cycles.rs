@@ -75,7 +75,7 @@ impl SlotCycles<'_> {
         [first, from + progress::part(span, (passed(nearest), passed(slot)), work), most]
     }
 
-    /// What so many cycles are of the bus clock.
+    /// Converts a number of cycles to the bus clock.
     pub(crate) fn bus_at(&self, cycles: u64) -> u64 {
         self.timeline.bus_at(cycles)
     }

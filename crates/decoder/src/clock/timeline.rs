@@ -124,7 +124,7 @@ pub(super) struct BusRate {
 }
 
 impl BusRate {
-    /// What so many cycles of the segment are of the bus clock.
+    /// Converts cycles of the segment to the bus clock.
     #[inline(always)]
     pub(super) fn bus_at(&self, cycles: u64) -> u64 {
         /// From units of 2^-32 to those of [`Cycles::bus`].
@@ -286,7 +286,7 @@ impl Timeline {
         };
     }
 
-    /// A CBR packet: a cycle of the bus clock has so many of the core from here on.
+    /// A CBR packet: from here on a cycle of the bus clock has `ratio` cycles of the core.
     pub(super) fn set_core_to_bus(&mut self, ratio: u8) {
         let Some(per_cycle) = (1u64 << 32).checked_div(ratio.into()) else { return };
         let cycles = self.counted_cycles();
@@ -298,7 +298,7 @@ impl Timeline {
         self.rates.push((self.next(), rate));
     }
 
-    /// What so many cycles of the segment are of the bus clock.
+    /// Converts cycles of the segment to the bus clock.
     pub(super) fn bus_at(&self, cycles: u64) -> u64 {
         let after = self.rates.partition_point(|(_, rate)| rate.cycles <= cycles);
         let rate = after.checked_sub(1).and_then(|last| self.rates.get(last));
