@@ -152,8 +152,8 @@ fn without_cyc_packets_cycles_are_not_known() {
     assert!(f.children.iter().all(|child| child.counted.unwrap().cycles.is_none()));
 }
 
-/// The second call contains missing code: its instructions are unknown, and so are those of the missing callee.
-/// What the call executed itself is known.
+/// The second call contains missing code: its instructions are unknown, and so are those of the missing
+/// callee. What the call executed itself is known.
 #[test]
 fn a_call_with_missing_code_has_no_numbers() {
     let script = "

@@ -350,8 +350,8 @@ fn parse(script: &str, request: Request) -> Parsed {
 }
 
 /// What a thread has executed by the time of an event: by each ns an instruction, two conditional branches
-/// and three instructions of the kernel; and a cycle, which is as certain as the time, and the tenth of one of
-/// the bus clock. `gaps`: of the thread, so far.
+/// and three instructions of the kernel; and a cycle, which is as certain as the time, and the tenth of one
+/// of the bus clock. `gaps`: of the thread, so far.
 fn counters_at(event: &TraceEvent, has_cyc: bool, gaps: u32) -> Counters {
     let EventTime { lo, point, hi } = event.time();
     let executed = Executed {

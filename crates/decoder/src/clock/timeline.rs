@@ -514,6 +514,25 @@ mod tests {
     }
 
     #[test]
+    fn cycles_of_the_bus_clock_follow_cbr() {
+        let clock = TscClock { shift: 0, mult: 1, zero: 0 };
+        let new = || Timeline::new(clock, 2, TimelineRoom::default());
+        let mut timeline = new();
+        for (ratio, cycles) in [(16, 160), (8, 80)] {
+            timeline.set_core_to_bus(ratio);
+            timeline.count(cycles);
+            timeline.push(0);
+        }
+        let bus = [0, 80, 160, 200, 240].map(|cycles| timeline.bus_at(cycles) / Cycles::BUS_UNITS);
+        assert_eq!((bus, timeline.is_rated()), ([0, 5, 10, 15, 20], true));
+        let mut late = new();
+        late.count(1);
+        assert!(!late.is_rated(), "no CBR packet");
+        late.set_core_to_bus(16);
+        assert!(!late.is_rated(), "nothing says what the first cycle was");
+    }
+
+    #[test]
     fn a_part_without_slots_is_kept_while_its_rule_may_change() {
         let clock = TscClock { shift: 0, mult: 1, zero: 0 };
         let mut timeline = Timeline::new(clock, 2, TimelineRoom::default());

@@ -166,9 +166,9 @@ fn notes(
     if counters.sum.is_of_kernel() {
         writeln!(
             out,
-            "  a function of the kernel runs no user code: its own instructions are counted, exactly; \
-             branches, cycles and IPC of kernel code are unknown"
+            "  a function of the kernel runs no user code: its own instructions are counted, exactly"
         )?;
+        writeln!(out, "  branches, cycles, IPC and MHz of kernel code are unknown")?;
         return not_ended(out, function);
     }
     writeln!(
