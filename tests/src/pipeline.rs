@@ -149,7 +149,7 @@ impl<'a> Opened<'a> {
     /// As [`Self::analyse`].
     #[must_use]
     pub fn analyse_counters(&self, functions: &[FunctionId], options: &DecodeOptions) -> Report {
-        let counters = Some(CountersAsked { kernel: false });
+        let counters = Some(CountersAsked { kernel: false, bus_khz: Some(100_000) });
         let request = Request { functions: functions.to_vec(), counters, ..Request::default() };
         self.report(&request, Box::new(OwnDecoder::default()), options)
     }

@@ -109,7 +109,7 @@ impl<'a> Thread<'a> {
         let tree = root.map(|(first, root, later)| self.trees.tree(first, root, later, callers));
         let (children, code) = (activation.children.all(), activation.code.spans.all());
         let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
-        let counted = &activation.counted;
+        let counted = activation.children.counted();
         let ended = EndedCall { row: &row, children, counted, code, off_cpu_ns };
         match ancestor {
             None if activation.reported => session.resumed(wanted, &ended, tree),
@@ -117,7 +117,7 @@ impl<'a> Thread<'a> {
             None | Some((LatencyRange::ALL, Some(_))) => session.call(wanted, &ended, tree),
             Some((_, Some(&below))) => {
                 if let Some(below) = self.stack.activations.get_mut(below) {
-                    let (children, counted, code) = (children.to_vec(), counted.clone(), code.to_vec());
+                    let (children, counted, code) = (children.to_vec(), counted.to_vec(), code.to_vec());
                     let tree = tree.cloned();
                     below.waiting.push(WaitingCall {
                         wanted,

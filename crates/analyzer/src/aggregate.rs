@@ -70,7 +70,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         wanted: u32,
         row: &CallRow,
         children: &[(C, RunningTotal)],
-        counted: &FxHashMap<C, Counted>,
+        counted: &[Counted],
         mut name: impl FnMut(C) -> ChildKey,
     ) -> bool {
         if !self.is_asked_for(row) {
@@ -90,23 +90,31 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         if self.request.rows {
             sums.rows.push(*row);
             if self.request.row_children {
-                let children = children.iter().map(|(child, total)| (name(*child), *total)).collect();
-                let counted = row.counted.as_ref().map(|call| {
-                    let by_name = counted.iter().map(|(child, counted)| (name(*child), *counted));
+                let named: Vec<_> = children.iter().map(|(child, total)| (name(*child), *total)).collect();
+                let counted = row.counted.as_ref().filter(|call| call.is_known()).map(|call| {
+                    let by_name = named.iter().zip(counted).map(|((key, _), counted)| (*key, *counted));
                     CountedByKey::new(call, by_name)
                 });
-                sums.row_children.add(children, counted.as_ref(), self.off_cpu);
+                sums.row_children.add(named, counted.as_ref(), self.off_cpu);
             }
         }
         true
     }
 
     /// Adds what a call that was [added](Self::add) executed, if that is known, and its children.
-    pub(crate) fn count(&mut self, wanted: u32, row: &CallRow, children: &FxHashMap<C, Counted>) {
-        if let Some(counted) = &row.counted
+    pub(crate) fn count(
+        &mut self,
+        wanted: u32,
+        row: &CallRow,
+        children: &[(C, RunningTotal)],
+        counted: &[Counted],
+    ) {
+        if let Some(call) = &row.counted
+            && let Some(asked) = self.request.counters
             && let Some(sums) = self.functions.meet(wanted)
         {
-            sums.counted.entry((row.caller, row.site)).or_default().add(counted, children);
+            let children = children.iter().zip(counted).map(|((child, _), counted)| (*child, *counted));
+            sums.counted.entry((row.caller, row.site)).or_default().add(call, asked, children);
         }
     }
 

@@ -165,7 +165,10 @@ impl EventSink for Analysis<'_> {
     fn takes_jumps_of(&self) -> Option<FunctionSet> {
         let needs_jumps = |code: &CodeSums<'_>| code.detail() == CodeDetail::Instructions;
         let is_asked = self.session.code.as_ref().is_some_and(needs_jumps);
-        is_asked.then(|| self.session.calls.request().functions.iter().copied().collect())
+        is_asked.then(|| {
+            let wanted = self.session.calls.request().functions.iter().copied();
+            wanted.chain(self.session.regions.functions().iter()).collect()
+        })
     }
 
     fn overflows(&mut self, owner: AuxOwner, count: u64) {

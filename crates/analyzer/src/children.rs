@@ -68,11 +68,15 @@ impl Keyed for Child {
 /// What the children took of a call that is running, as they ended, or its own code as it ran.  One may be
 /// there more than once.
 #[derive(Debug)]
-pub(crate) struct RunningSums<K>(Vec<(K, RunningTotal)>);
+pub(crate) struct RunningSums<K> {
+    sums: Vec<(K, RunningTotal)>,
+    /// What each of them executed, in the same order; empty where counters were not asked for.
+    counted: Vec<Counted>,
+}
 
 impl<K> Default for RunningSums<K> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { sums: Vec::new(), counted: Vec::new() }
     }
 }
 
@@ -97,35 +101,81 @@ impl ChildPlaces {
 }
 
 impl<K: Keyed> RunningSums<K> {
+    /// Adds time of a child; its index among the sums.
     #[inline(always)]
-    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: K, total: RunningTotal) {
+    pub(crate) fn add(&mut self, places: &mut ChildPlaces, child: K, total: RunningTotal) -> usize {
         let place = places.of(&child);
-        match self.0.get_mut(*place as usize) {
+        match self.sums.get_mut(*place as usize) {
             Some((known, sum)) if *known == child => sum.add(total),
             _ => {
-                if self.0.len() == self.0.capacity() {
+                if self.sums.len() == self.sums.capacity() {
                     self.make_room();
                 }
-                *place = self.0.len() as u32;
-                self.0.push((child, total));
+                *place = self.sums.len() as u32;
+                self.sums.push((child, total));
             }
+        }
+        *place as usize
+    }
+
+    /// [`Self::add`], with what the child executed.
+    #[inline(always)]
+    pub(crate) fn add_counted(
+        &mut self,
+        places: &mut ChildPlaces,
+        child: K,
+        total: RunningTotal,
+        counted: &Counted,
+    ) {
+        let at = self.add(places, child, total);
+        match self.counted.get_mut(at) {
+            Some(sum) => sum.add(counted),
+            None => self.counted.push(*counted),
         }
     }
 
     /// Once as many were added as there are different ones.
     #[cold]
     fn make_room(&mut self) {
-        self.0.sort_unstable_by_key(|(child, _)| *child);
-        merge_same(&mut self.0);
-        self.0.reserve(self.0.len());
+        if self.counted.is_empty() {
+            self.sums.sort_unstable_by_key(|(child, _)| *child);
+            merge_same(&mut self.sums);
+        } else {
+            self.merge_counted();
+        }
+        self.sums.reserve(self.sums.len());
+    }
+
+    /// Makes one sum of those of each child.
+    fn merge_counted(&mut self) {
+        let mut all: Vec<_> = self.sums.drain(..).zip(self.counted.drain(..)).collect();
+        all.sort_unstable_by_key(|((child, _), _)| *child);
+        for ((child, total), counted) in all {
+            match (self.sums.last_mut(), self.counted.last_mut()) {
+                (Some((last, sum)), Some(sum_counted)) if *last == child => {
+                    sum.add(total);
+                    sum_counted.add(&counted);
+                }
+                _ => {
+                    self.sums.push((child, total));
+                    self.counted.push(counted);
+                }
+            }
+        }
     }
 
     pub(crate) fn all(&self) -> &[(K, RunningTotal)] {
-        &self.0
+        &self.sums
+    }
+
+    /// What each of [`Self::all`] executed; empty where counters were not asked for.
+    pub(crate) fn counted(&self) -> &[Counted] {
+        &self.counted
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.sums.clear();
+        self.counted.clear();
     }
 }
 
@@ -140,10 +190,29 @@ pub(crate) fn merge_same<K: PartialEq>(children: &mut Vec<(K, RunningTotal)>) {
     });
 }
 
-/// Sums by child, of many calls; `C`: what children are known by.
+/// What [`ChildSums`] add up.
+pub(crate) trait Summed: Copy {
+    fn add_to(self, sum: &mut Self);
+}
+
+impl Summed for RunningTotal {
+    #[inline(always)]
+    fn add_to(self, sum: &mut Self) {
+        sum.add(self);
+    }
+}
+
+impl Summed for Counted {
+    #[inline(always)]
+    fn add_to(self, sum: &mut Self) {
+        sum.add(&self);
+    }
+}
+
+/// Sums by child, of many calls; `C`: what children are known by, `T`: what is added up.
 #[derive(Clone, Debug)]
-pub(crate) struct ChildSums<C> {
-    sums: Vec<ChildSum<C>>,
+pub(crate) struct ChildSums<C, T = RunningTotal> {
+    sums: Vec<ChildSum<C, T>>,
     /// Where in them each child is.
     places: FxHashMap<C, usize>,
     /// The place of the one that was added to last.
@@ -151,9 +220,9 @@ pub(crate) struct ChildSums<C> {
 }
 
 #[derive(Clone, Debug)]
-struct ChildSum<C> {
+struct ChildSum<C, T> {
     child: C,
-    total: RunningTotal,
+    total: T,
     /// The place of the child that came next, last time: calls that are alike have theirs in the same order.
     next: usize,
 }
@@ -174,19 +243,19 @@ impl<'de, C: Copy + Eq + Hash + Deserialize<'de>> Deserialize<'de> for ChildSums
     }
 }
 
-impl<C> Default for ChildSums<C> {
+impl<C, T> Default for ChildSums<C, T> {
     fn default() -> Self {
         Self { sums: Vec::new(), places: FxHashMap::default(), last: 0 }
     }
 }
 
-impl<C: Copy + Eq + Hash> ChildSums<C> {
+impl<C: Copy + Eq + Hash, T: Summed> ChildSums<C, T> {
     #[inline]
-    pub(crate) fn add(&mut self, child: C, total: RunningTotal) {
+    pub(crate) fn add(&mut self, child: C, total: T) {
         let next = self.sums.get(self.last).map_or(0, |last| last.next);
         match self.sums.get_mut(next) {
             Some(known) if known.child == child => {
-                known.total.add(total);
+                total.add_to(&mut known.total);
                 self.last = next;
             }
             _ => self.add_elsewhere(child, total),
@@ -194,23 +263,32 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
     }
 
     #[inline(never)]
-    fn add_elsewhere(&mut self, child: C, total: RunningTotal) {
+    fn add_elsewhere(&mut self, child: C, total: T) {
         let place = *self.places.entry(child).or_insert(self.sums.len());
         if let Some(last) = self.sums.get_mut(self.last) {
             last.next = place;
         }
         match self.sums.get_mut(place) {
-            Some(known) => known.total.add(total),
+            Some(known) => total.add_to(&mut known.total),
             None => self.sums.push(ChildSum { child, total, next: 0 }),
         }
         self.last = place;
     }
 
     /// Each once.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (C, RunningTotal)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (C, T)> + '_ {
         self.sums.iter().map(|sum| (sum.child, sum.total))
     }
 
+    /// Names the children.
+    pub(crate) fn named(&self, name: &mut impl FnMut(C) -> ChildKey) -> ChildSums<ChildKey, T> {
+        let mut named = ChildSums::default();
+        self.iter().for_each(|(child, total)| named.add(name(child), total));
+        named
+    }
+}
+
+impl<C: Copy + Eq + Hash> ChildSums<C> {
     /// Returns the sum of `others`.
     pub(crate) fn merge(&mut self, others: impl Iterator<Item = (C, RunningTotal)>) -> RunningTotal {
         let mut sum = RunningTotal::default();
@@ -219,13 +297,6 @@ impl<C: Copy + Eq + Hash> ChildSums<C> {
             sum.add(total);
         }
         sum
-    }
-
-    /// The same by their names.
-    pub(crate) fn named(&self, name: &mut impl FnMut(C) -> ChildKey) -> ChildSums<ChildKey> {
-        let mut named = ChildSums::default();
-        self.iter().for_each(|(child, total)| named.add(name(child), total));
-        named
     }
 }
 

@@ -1,6 +1,6 @@
 //! What calls executed, as numbers: the differences of a thread's counters ([`model::Counters`]).
 
-use model::{Counters, Executed};
+use model::{Counters, Cycles, Executed};
 use serde::{Deserialize, Serialize};
 
 /// What ran in one call, or in several: exact counts, and cycles with their error.
@@ -10,6 +10,10 @@ pub struct Counted {
     pub executed: Executed,
     /// Core cycles of user code; `None`: the recording has no CYC packets.
     pub cycles: Option<CycleCount>,
+    /// These cycles as those of the bus clock, by what CBR packets say, in units of 1/[`Cycles::BUS_UNITS`];
+    /// `None`: no packet says, or cycles are not known.
+    #[serde(default)]
+    pub bus: Option<u64>,
 }
 
 /// A number of core cycles.
@@ -24,22 +28,25 @@ pub struct CycleCount {
 impl Default for Counted {
     /// Nothing ran.
     fn default() -> Self {
-        Self { executed: Executed::default(), cycles: Some(CycleCount::default()) }
+        Self { executed: Executed::default(), cycles: Some(CycleCount::default()), bus: Some(0) }
     }
 }
 
 impl Counted {
     /// What ran from one event of a thread to a later one.
+    #[inline]
     #[must_use]
     pub fn between(from: &Counters, to: &Counters) -> Self {
-        let cycles = from.cycles.zip(to.cycles).map(|(from, to)| {
-            let (count, error) = to.since(from);
-            CycleCount { count, error }
-        });
-        Self { executed: to.executed - from.executed, cycles }
+        let executed = to.executed.since(&from.executed);
+        let (Some(from), Some(to)) = (&from.cycles, &to.cycles) else {
+            return Self { executed, cycles: None, bus: None };
+        };
+        let (count, error) = to.since(*from);
+        Self { executed, cycles: Some(CycleCount { count, error }), bus: to.bus_since(from) }
     }
 
     /// Adds what ran elsewhere, and its error.
+    #[inline]
     pub fn add(&mut self, other: &Self) {
         let (sum, more) = (&mut self.executed, &other.executed);
         for (sum, more) in [
@@ -49,12 +56,42 @@ impl Counted {
             (&mut sum.calls, more.calls),
             (&mut sum.kernel_instructions, more.kernel_instructions),
         ] {
-            *sum = sum.saturating_add(more);
+            *sum = sum.wrapping_add(more); // sums of what one thread's counters have room for
         }
+        sum.gaps = sum.gaps.saturating_add(more.gaps);
+        sum.kernel_gaps = sum.kernel_gaps.saturating_add(more.kernel_gaps);
         self.cycles = self.cycles.zip(other.cycles).map(|(sum, more)| CycleCount {
-            count: sum.count.saturating_add(more.count),
+            count: sum.count.wrapping_add(more.count),
             error: sum.error.saturating_add(more.error),
         });
+        self.bus = self.bus.zip(other.bus).map(|(sum, more)| sum.wrapping_add(more));
+    }
+
+    /// Nothing is missing in what of user code was executed: no gap was in it.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.executed.gaps == 0
+    }
+
+    /// Nothing is missing in what of kernel code was executed, where that was traced: it was followed.
+    #[must_use]
+    pub fn is_kernel_known(&self) -> bool {
+        self.executed.gaps == 0 && self.executed.kernel_gaps == 0
+    }
+
+    /// No user code was executed: it is of kernel code.
+    #[must_use]
+    pub fn is_of_kernel(&self) -> bool {
+        self.executed.instructions == 0 && self.executed.kernel_instructions > 0
+    }
+
+    /// Cycles of the core for each of the bus clock: the mean of what CBR packets say. `None`: not known, or
+    /// there were no cycles.
+    #[must_use]
+    pub fn core_to_bus(&self) -> Option<f64> {
+        let cycles = self.cycles.filter(|cycles| cycles.count > 0)?;
+        let bus = self.bus.filter(|bus| *bus > 0)?;
+        Some(cycles.count as f64 * Cycles::BUS_UNITS as f64 / bus as f64)
     }
 
     /// The rest, without what ran in a part; both errors count.
@@ -64,7 +101,8 @@ impl Counted {
             count: all.count.saturating_sub(inside.count),
             error: all.error.saturating_add(inside.error),
         });
-        Self { executed: self.executed - inside.executed, cycles }
+        let bus = self.bus.zip(inside.bus).map(|(all, inside)| all.saturating_sub(inside));
+        Self { executed: self.executed - inside.executed, cycles, bus }
     }
 
     /// No part of it is larger than it.
@@ -91,8 +129,6 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
-    use model::Cycles;
-
     use super::*;
 
     fn at(instructions: u64, cycles: Option<(u64, u64, u64)>) -> Counters {
@@ -101,6 +137,10 @@ mod tests {
             executed,
             cycles: cycles.map(|(lo, point, hi)| Cycles { lo, point, hi, ..Cycles::default() }),
         }
+    }
+
+    fn of(instructions: u64, cycles: Option<CycleCount>) -> Counted {
+        Counted { executed: at(instructions, None).executed, cycles, bus: None }
     }
 
     #[test]
@@ -129,9 +169,27 @@ mod tests {
     fn a_ratio_is_known_where_there_were_cycles_for_certain() {
         let ipc = |count, error| {
             let cycles = Some(CycleCount { count, error });
-            Counted { executed: at(60, None).executed, cycles }.ipc()
+            of(60, cycles).ipc()
         };
         assert_eq!(ipc(30, 10), Some((2.0, 1.0)));
         assert_eq!((ipc(30, 30), ipc(0, 0)), (None, None));
+    }
+
+    #[test]
+    fn the_ratio_of_clocks_is_that_of_all_cycles() {
+        let ratio = |cycles, bus| {
+            let cycles = Some(CycleCount { count: cycles, error: 3 });
+            Counted { bus, ..of(60, cycles) }.core_to_bus()
+        };
+        // 3,000 cycles at 30 of a bus cycle, then 3,000 at 15.
+        let bus = Some((100 + 200) * Cycles::BUS_UNITS);
+        assert_eq!([ratio(6000, bus), ratio(6000, None), ratio(0, Some(0))], [Some(20.0), None, None]);
+    }
+
+    #[test]
+    fn what_a_gap_is_in_is_not_known_and_the_rest_is() {
+        let gaps = |gaps| Counted { executed: Executed { gaps, ..at(60, None).executed }, ..of(60, None) };
+        let (whole, inside) = (gaps(2), gaps(2));
+        assert!(!whole.is_known() && !inside.is_known() && whole.without(&inside).is_known());
     }
 }

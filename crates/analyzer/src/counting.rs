@@ -33,10 +33,11 @@ impl Counting {
     }
 
     /// The thread has come to an event, or a gap, with these counters.
-    pub(crate) fn reach(&mut self, event: &TraceEvent, counters: Counters) {
-        self.now = counters;
+    #[inline(always)]
+    pub(crate) fn reach(&mut self, event: &TraceEvent, counters: &Counters) {
+        self.now = *counters;
         if matches!(event, TraceEvent::Branch(branch) if matches!(branch.transfer, Transfer::End { .. })) {
-            self.left = counters;
+            self.left = self.now;
         }
     }
 
@@ -51,17 +52,19 @@ impl Counting {
     }
 
     /// A frame is opened; `since_left`: it began when control left the traced code.
-    #[cold]
+    #[inline]
     pub(crate) fn open_frame(&mut self, since_left: bool) {
         self.begun.push(if since_left { self.left } else { self.now });
     }
 
     /// The frame on top is gone.
+    #[inline(always)]
     pub(crate) fn close_frame(&mut self) {
         self.begun.pop();
     }
 
     /// What ran in the frame on top; `is_away`: up to when it left the traced code.
+    #[inline(always)]
     pub(crate) fn of_top(&self, is_away: bool) -> Option<Counted> {
         let end = if is_away { &self.left } else { &self.now };
         self.begun.last().map(|begun| Counted::between(begun, end))
@@ -77,6 +80,11 @@ impl Counting {
     pub(crate) fn since(&self, begun: &Counters, is_away: bool) -> Option<Counted> {
         let end = if is_away { &self.left } else { &self.now };
         self.is_on.then(|| Counted::between(begun, end))
+    }
+
+    /// No work: what ran out of sight is not counted.
+    pub(crate) fn nothing(&self) -> Counted {
+        Counted::between(&self.now, &self.now)
     }
 
     /// What ran since control left the traced code.

@@ -263,7 +263,7 @@ impl<'a> Thread<'a> {
             let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
             let kind = if is_own { ChildKind::Recursion } else { child.kind };
             let depth = self.stack.len();
-            self.stack.add_child(&mut session.places, depth, Child { kind, ..*child }, *total);
+            self.stack.add_child(&mut session.places, depth, (Child { kind, ..*child }, *total), None);
         }
     }
     /// Hands over the calls of a run, before which others were entered, or are open.

@@ -17,16 +17,22 @@ use crate::tree::Node;
 use crate::work::Work;
 
 impl<'a> Thread<'a> {
-    /// Adds the frame on top, which ends, to what the call did that it is a child of.
+    /// Adds the frame on top, which ends, to what the call did that it is a child of. `COUNTS`: with what it
+    /// executed.
     #[inline(always)]
-    pub(crate) fn add_as_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
+    pub(crate) fn add_as_child<const COUNTS: bool>(
+        &mut self,
+        session: &mut Session<'a>,
+        end: EventTime,
+        off_cpu_ns: u64,
+    ) {
         if self.stack.gathers_top() || !self.stack.regions.is_empty() {
-            self.add_child(session, end, off_cpu_ns);
+            self.add_child::<COUNTS>(session, end, off_cpu_ns);
         }
     }
 
     #[inline(never)]
-    fn add_child(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
+    fn add_child<const COUNTS: bool>(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
         if !self.kernel.closes_base
             && let Some((frame, below)) = self.stack.split_last()
             && let Some((mut child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
@@ -35,26 +41,14 @@ impl<'a> Thread<'a> {
                 child.site = frame.site;
             }
             let depth = below.len();
-            self.stack.add_child(&mut session.places, depth, child, total);
+            let counted = if COUNTS { self.count_top() } else { None };
+            self.stack.add_child(&mut session.places, depth, (child, total), counted.as_ref());
         }
     }
 
     /// What ran in the frame on top, where counters were asked for, up to its end.
     pub(crate) fn count_top(&self) -> Option<Counted> {
         self.counting.of_top(self.control.away.is_some())
-    }
-
-    /// Adds what ran in the frame on top, which ends, to what was executed in the call that it is a child of.
-    pub(crate) fn count_child(&mut self, end: EventTime, off_cpu_ns: u64) {
-        if (self.stack.gathers_top() || !self.stack.regions.is_empty())
-            && !self.kernel.closes_base
-            && let Some((frame, below)) = self.stack.split_last()
-            && let Some((child, _)) = child(&self.trees, frame, below, end, off_cpu_ns)
-            && let Some(counted) = self.count_top()
-        {
-            let depth = below.len();
-            self.stack.count_child(depth, child, &counted);
-        }
     }
 
     /// Adds a frame to what the one on top did, which it would have been above until now.
@@ -64,7 +58,9 @@ impl<'a> Thread<'a> {
         if self.stack.gathers_any()
             && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
         {
-            self.stack.add_child(&mut session.places, self.stack.len(), child, total);
+            // It was out of sight, where nothing is counted.
+            let counted = self.counting.is_on().then(|| self.counting.nothing());
+            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted.as_ref());
         }
     }
 
@@ -95,7 +91,7 @@ impl<'a> Thread<'a> {
             start: frame.start,
             total: total.known(session.off_cpu),
             error_ns: total.error_ns,
-            work: self.count_top().map(Work::from),
+            work: self.count_top().and_then(Work::of),
             size: 1,
         }
     }
@@ -123,17 +119,15 @@ impl<'a> Thread<'a> {
         };
         if self.stack.gathers_any() {
             let child = Child { kind, function, space, site };
-            self.stack.add_child(&mut session.places, self.stack.len(), child, total);
-            if self.counting.is_on() {
-                self.stack.count_child(self.stack.len(), child, &self.counting.since_left());
-            }
+            let counted = self.counting.is_on().then(|| self.counting.since_left());
+            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted.as_ref());
         }
         if is_gathered {
             let site = session.map.place(space, site.get());
             let status = Status::Complete;
             let (start, error_ns) = (since.point, total.error_ns);
             let total = total.known(session.off_cpu);
-            let work = self.counting.is_on().then(|| self.counting.since_left().into());
+            let work = if self.counting.is_on() { Work::of(self.counting.since_left()) } else { None };
             let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
             let first = self.trees.len();
             if self.trees.leave(first, Part::Node(node)) {

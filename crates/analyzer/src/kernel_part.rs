@@ -45,17 +45,22 @@ impl<'a> Thread<'a> {
             for level in &mut self.kernel.levels {
                 level.unseen.get_or_insert(Unseen { since, depth });
             }
+            self.going = None;
             return;
         }
         if is_first {
             self.kernel.user = (self.now, self.at);
         }
         if let Some(counters) = counters {
-            self.counting.reach(event, *counters);
+            self.counting.reach(event, counters);
         }
+        let since = self.clocks();
         self.off_cpu.pass_in_kernel(branch.time);
         (self.now, self.at) = (branch.time, branch.at);
         self.kernel.last = self.clocks();
+        if session.code.is_some() {
+            self.ran(session, since, &branch.transfer);
+        }
         match &branch.transfer {
             Transfer::Start { to, .. } => self.start_in_kernel(session, space, *to),
             transfer @ (Transfer::Branch { from, .. } | Transfer::End { from, .. }) => {
@@ -65,6 +70,9 @@ impl<'a> Thread<'a> {
                 }
                 self.in_level(space, |frames| frames.go_on(session, transfer));
             }
+        }
+        if session.code.is_some() {
+            self.came_to(session, space, &branch.transfer);
         }
     }
 

@@ -72,7 +72,7 @@ impl<'a> Thread<'a> {
                 return Vec::new();
             }
             if let Some(counters) = &next.counters {
-                self.counting.reach(&next.event, **counters);
+                self.counting.reach(&next.event, counters);
             }
             match session.code.is_some() {
                 true => self.step::<true>(session, next.space, &next.event),

@@ -3,6 +3,7 @@
 use crate::counted::Counted;
 use crate::durations::SortedDurations;
 use crate::histogram::histogram;
+use crate::request::CountersAsked;
 use crate::stats::{Quantiles, Stats};
 
 /// A number that each call has.
@@ -14,6 +15,8 @@ pub enum Metric {
     Cycles,
     /// Instructions per cycle, in thousandths.
     MilliIpc,
+    /// The core's frequency in MHz that CBR packets say, as the mean over the call's cycles of user code.
+    Frequency,
     /// Conditional and indirect branches of user code.
     Branches,
     /// Conditional branches of user code.
@@ -28,10 +31,11 @@ pub enum Metric {
 
 impl Metric {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Instructions,
         Self::Cycles,
         Self::MilliIpc,
+        Self::Frequency,
         Self::Branches,
         Self::ConditionalBranches,
         Self::IndirectBranches,
@@ -46,6 +50,7 @@ impl Metric {
             Self::Instructions => "instructions",
             Self::Cycles => "cycles",
             Self::MilliIpc => "IPC",
+            Self::Frequency => "MHz",
             Self::Branches => "branches",
             Self::ConditionalBranches => "conditional",
             Self::IndirectBranches => "indirect",
@@ -60,9 +65,16 @@ impl Metric {
     }
 
     /// The number that a call has, with the most by which it may be too high and too low; `None`: not known.
-    pub(crate) fn of(self, call: &Counted) -> Option<Within> {
+    pub(crate) fn of(self, call: &Counted, asked: CountersAsked) -> Option<Within> {
         let executed = &call.executed;
         let exactly = |value| Some(Within { value, low: value, high: value });
+        let is_known = match self {
+            Self::KernelInstructions => asked.kernel && call.is_kernel_known(),
+            _ => call.is_known(),
+        };
+        if !is_known {
+            return None;
+        }
         match self {
             Self::Instructions => exactly(executed.instructions),
             Self::Branches => {
@@ -82,6 +94,7 @@ impl Metric {
                 let milli = |ipc: f64| (ipc * 1000.0).round() as u64;
                 Some(Within { value: milli(ipc), low: milli(ipc - error), high: milli(ipc + error) })
             }
+            Self::Frequency => exactly(asked.mhz(call)?.round() as u64),
         }
     }
 }

@@ -330,8 +330,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
         let mut inside = RunningTotal::default();
         children.iter().for_each(|(_, total)| inside.add(*total));
         let row = self.row(call, function, cleared, inside);
-        let is_reported =
-            self.calls.add(call.function as u32, &row, &children, &FxHashMap::default(), |key| key);
+        let is_reported = self.calls.add(call.function as u32, &row, &children, &[], |key| key);
         if is_reported && self.request.rows {
             self.keep_reasons(call, row.id);
         }

@@ -1,6 +1,8 @@
-//! Follows control through the own code of a wanted call, from event to event.
+//! Follows control through the own code of a wanted call or region, from event to event.
 
-use model::{Avma, BranchKind, EndKind, EventTime, FunctionId, FunctionKind, Site, Target, Transfer};
+use model::{
+    Avma, BranchKind, EndKind, EventTime, FunctionId, FunctionKind, Site, SpaceId, Target, Transfer,
+};
 
 use crate::maybe_ip::MaybeIp;
 use crate::own_code::{CodeBegin, CodeDetail, CodeSpan, Going, Paused};
@@ -23,8 +25,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn ran(&mut self, session: &mut Session<'a>, since: (EventTime, u64), transfer: &Transfer) {
         let Some(going) = self.going.take() else { return };
         let Some(how) = how_it_ends(session, transfer) else { return };
-        let Some(top) = self.stack.last().copied().filter(|top| top.gathers) else { return };
-        let Some(code) = &mut session.code else { return };
+        let Some(top) = self.stack.last().copied().filter(|_| self.stack.gathers_any()) else { return };
         let sum_ns = self.now.point.since(since.0.point);
         let mut total = RunningTotal {
             count: 0,
@@ -33,12 +34,15 @@ impl<'a> Thread<'a> {
             error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
         };
         total.add(going.before);
-        let Some(activation) = self.stack.activations.last_mut() else { return };
         let from = match how {
             How::Left(from) => from,
             How::Pauses(at) => {
-                activation.code.end_paused(&mut code.places);
-                activation.code.paused = Some(Paused { at, going: Going { before: total, ..going } });
+                let Some(code) = &mut session.code else { return };
+                let paused = Paused { at, going: Going { before: total, ..going } };
+                for running in self.stack.running_code() {
+                    running.end_paused(&mut code.places);
+                    running.paused = Some(paused);
+                }
                 return;
             }
         };
@@ -50,19 +54,24 @@ impl<'a> Thread<'a> {
         } else {
             (going.start.into(), MaybeIp::from(from.ip), [going.function, from.function])
         };
-        let is_wanted =
-            |function: FunctionId| session.roles.get(function).is_some_and(|role| role.wanted.is_some());
+        let is_wanted = |function: FunctionId| {
+            session.roles.get(function).is_some_and(|role| role.wanted.is_some())
+                || session.regions.functions().contains(function)
+        };
         // Of other functions, into whose middle it has jumped, the jumps are not there.
         let is_straight = start <= last && functions.into_iter().all(is_wanted);
+        let Some(code) = &mut session.code else { return };
         let is_known = code.detail() == CodeDetail::Blocks || is_straight;
         let last = if is_known { last } else { MaybeIp::UNKNOWN };
         let Going { space, begin, .. } = going;
         let span = CodeSpan { space, start, begin, last, is_whole: true };
-        activation.code.spans.add(&mut code.places, span, RunningTotal { count: 1, ..total });
+        for running in self.stack.running_code() {
+            running.spans.add(&mut code.places, span, RunningTotal { count: 1, ..total });
+        }
     }
 
     /// The frames are those of the code that control came to.
-    pub(crate) fn came_to(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
+    pub(crate) fn came_to(&mut self, session: &mut Session<'a>, space: SpaceId, transfer: &Transfer) {
         let (to, begin) = match *transfer {
             Transfer::Branch { to, kind: BranchKind::Return, .. } => (to, CodeBegin::Return),
             // Also where tracing begins: a call from outside of an IP filter.
@@ -72,19 +81,18 @@ impl<'a> Thread<'a> {
             Transfer::End { .. } => return,
         };
         let Target { ip, function, .. } = to;
-        let (space, before) = (self.control.space, RunningTotal::default());
-        self.going = Some(Going { space, start: ip, begin, function, before });
-        if !self.stack.gathers() {
+        self.going = Some(Going { space, start: ip, begin, function, before: RunningTotal::default() });
+        if !self.stack.gathers_any() {
             return;
         }
-        if let Some(activation) = self.stack.activations.last_mut()
-            && let Some(paused) = activation.code.paused
-        {
-            if paused.at == ip {
-                activation.code.paused = None;
-                self.going = Some(paused.going);
-            } else if let Some(code) = &mut session.code {
-                activation.code.end_paused(&mut code.places);
+        let Some(code) = &mut session.code else { return };
+        for running in self.stack.running_code() {
+            match running.paused {
+                Some(paused) if paused.at == ip => {
+                    running.paused = None;
+                    self.going = Some(paused.going);
+                }
+                _ => running.end_paused(&mut code.places),
             }
         }
     }

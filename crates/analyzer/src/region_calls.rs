@@ -150,7 +150,10 @@ impl<'a> Thread<'a> {
             open.depth = open.depth.saturating_sub(1);
         }
         let Some(frame) = self.stack.get(open.frame).map(|frame| as_frame(&open, frame)) else { return };
-        let activation = open.activation;
+        let mut activation = open.activation;
+        if let Some(code) = &mut session.code {
+            activation.code.end_paused(&mut code.places);
+        }
         let counted = self.counting.since(&open.counters, self.control.away.is_some());
         let row = self.row(session, &frame, &activation, end);
         let row = CallRow { counted: counted.filter(|_| end.status.counted()), ..row };
@@ -158,7 +161,8 @@ impl<'a> Thread<'a> {
         let root = activation.has_tree.then(|| self.root(session, &frame, end));
         let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
         let around = open.frame + usize::from(open.begin.is_some());
-        let tree = root.map(|(first, root)| (first, Node { work: counted.map(Work::from), ..root }, later));
+        let tree =
+            root.map(|(first, root)| (first, Node { work: counted.and_then(Work::of), ..root }, later));
         self.hand_over(session, wanted, (row, off_cpu_ns), tree, (&activation, around));
         if activation.has_tree {
             self.trees.close(later);

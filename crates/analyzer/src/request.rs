@@ -6,6 +6,8 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::counted::Counted;
+
 /// What the user wants to know.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -35,6 +37,16 @@ pub struct Request {
 pub struct CountersAsked {
     /// The kernel was traced and its code is there, so that its instructions are counted.
     pub kernel: bool,
+    /// The frequency of the bus clock; `None`: the recording does not say.
+    pub bus_khz: Option<u64>,
+}
+
+impl CountersAsked {
+    /// The core's frequency in MHz while this ran, as CBR packets say it; `None`: not known.
+    #[must_use]
+    pub fn mhz(&self, counted: &Counted) -> Option<f64> {
+        Some(counted.core_to_bus()? * self.bus_khz? as f64 / 1000.0)
+    }
 }
 
 /// A function that must be on the stack below a call, outside the call itself.

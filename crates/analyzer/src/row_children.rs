@@ -147,6 +147,7 @@ mod tests {
         let counted = |instructions, count| Counted {
             executed: Executed { instructions, ..Executed::default() },
             cycles: Some(CycleCount { count, error: 1 }),
+            bus: None,
         };
         let children = [(key(7), counted(100, 50)), (key(7), counted(20, 10))];
         let by_key = CountedByKey::new(&counted(500, 300), children.into_iter());

@@ -1,8 +1,5 @@
 //! A call that matters to the request while it runs.
 
-use model::{AuxOffset, Cpu, EventTime};
-use rustc_hash::FxHashMap;
-
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::counted::Counted;
@@ -10,9 +7,7 @@ use crate::own_code::{CodeSpan, RunningCode};
 use crate::passed::Passed;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
-
-/// What the children of a call executed.
-pub(crate) type CountedChildren = FxHashMap<Child, Counted>;
+use model::{AuxOffset, Cpu, EventTime};
 
 /// What a call of a wanted function (or of the ancestor) gathers while it runs.
 #[derive(Debug, Default)]
@@ -34,8 +29,6 @@ pub(crate) struct Activation {
     /// Its frame has only the estimate.
     pub(crate) start: EventTime,
     pub(crate) children: RunningSums<Child>,
-    /// What its children executed, where counters were asked for.
-    pub(crate) counted: CountedChildren,
     /// Of its own code, if that is asked for.
     pub(crate) code: RunningCode,
     /// What came and went above it out of sight.
@@ -59,7 +52,8 @@ pub(crate) struct WaitingCall {
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),
     pub(crate) children: Vec<(Child, RunningTotal)>,
-    pub(crate) counted: CountedChildren,
+    /// What each child executed; empty where counters were not asked for.
+    pub(crate) counted: Vec<Counted>,
     pub(crate) code: Vec<(CodeSpan, RunningTotal)>,
     pub(crate) tree: Option<CallTree>,
 }
@@ -75,7 +69,8 @@ impl WaitingCall {
 pub(crate) struct EndedCall<'c> {
     pub(crate) row: &'c CallRow,
     pub(crate) children: &'c [(Child, RunningTotal)],
-    pub(crate) counted: &'c CountedChildren,
+    /// What each child executed; empty where counters were not asked for.
+    pub(crate) counted: &'c [Counted],
     pub(crate) code: &'c [(CodeSpan, RunningTotal)],
     /// The thread's off-CPU time at its begin and at its end.
     pub(crate) off_cpu_ns: (u64, u64),

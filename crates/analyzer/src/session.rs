@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         }
         let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
         if is_reported {
-            self.calls.count(wanted, row, counted);
+            self.calls.count(wanted, row, children, counted);
             self.causes.add(wanted, row, *off_cpu_ns);
             self.code.iter_mut().for_each(|sums| sums.add(wanted, row, children, code));
         }
@@ -235,7 +235,6 @@ impl<'a> Session<'a> {
     pub(crate) fn recycle(&mut self, mut activation: Activation) {
         activation.children.clear();
         activation.code.clear();
-        activation.counted.clear();
         activation.passed.clear();
         activation.waiting.clear();
         if self.spare.len() < SPARE_MAX {

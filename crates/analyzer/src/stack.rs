@@ -16,6 +16,7 @@ use crate::children::{Child, ChildPlaces};
 use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
 use crate::open_region::OpenRegion;
+use crate::own_code::RunningCode;
 use crate::running::Activation;
 use crate::total::RunningTotal;
 
@@ -300,28 +301,50 @@ impl Stack {
     }
 
     /// A child of the innermost activation, if that gathers it, and of the regions of the innermost of the
-    /// first `depth` frames has ended.
+    /// first `depth` frames has ended. `counted`: what it executed, where counters were asked for.
     #[inline(always)]
     pub(crate) fn add_child(
         &mut self,
         places: &mut ChildPlaces,
         depth: usize,
-        child: Child,
-        total: RunningTotal,
+        (child, total): (Child, RunningTotal),
+        counted: Option<&Counted>,
     ) {
         if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
             && let Some(activation) = self.activations.last_mut()
         {
-            activation.children.add(places, child, total);
+            match counted {
+                None => _ = activation.children.add(places, child, total),
+                Some(counted) => activation.children.add_counted(places, child, total, counted),
+            }
         }
         if !self.regions.is_empty() {
-            self.add_to_regions(places, depth, child, total);
+            self.add_to_regions(places, depth, (child, total), counted);
         }
     }
 
     #[inline(never)]
-    fn add_to_regions(&mut self, places: &mut ChildPlaces, depth: usize, child: Child, total: RunningTotal) {
-        self.regions_of(depth).for_each(|region| region.children.add(places, child, total));
+    fn add_to_regions(
+        &mut self,
+        places: &mut ChildPlaces,
+        depth: usize,
+        (child, total): (Child, RunningTotal),
+        counted: Option<&Counted>,
+    ) {
+        self.regions_of(depth).for_each(|region| match counted {
+            None => _ = region.children.add(places, child, total),
+            Some(counted) => region.children.add_counted(places, child, total, counted),
+        });
+    }
+
+    /// The own code of what the frame on top is the own code of: a call, and the regions that are open there.
+    pub(crate) fn running_code(&mut self) -> impl Iterator<Item = &mut RunningCode> {
+        let is_of_call = self.gathers();
+        let owner = self.owner(self.len());
+        let call = self.activations.last_mut().filter(|_| is_of_call);
+        let regions = self.regions.iter_mut().rev().take_while(move |region| Some(region.frame) >= owner);
+        let regions = regions.filter(move |region| Some(region.frame) == owner);
+        call.into_iter().chain(regions.map(|region| &mut region.activation)).map(|running| &mut running.code)
     }
 
     /// What the regions of the innermost of the first `depth` frames gather.
@@ -329,18 +352,6 @@ impl Stack {
         let owner = self.owner(depth);
         let regions = self.regions.iter_mut().rev().take_while(move |region| Some(region.frame) >= owner);
         regions.filter(move |region| Some(region.frame) == owner).map(|region| &mut region.activation)
-    }
-
-    /// A child of the calls and regions that [`Self::add_child`] names has executed this.
-    pub(crate) fn count_child(&mut self, depth: usize, child: Child, counted: &Counted) {
-        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
-            && let Some(activation) = self.activations.last_mut()
-        {
-            activation.counted.entry(child).or_default().add(counted);
-        }
-        if !self.regions.is_empty() {
-            self.regions_of(depth).for_each(|region| region.counted.entry(child).or_default().add(counted));
-        }
     }
 }
 

@@ -151,7 +151,7 @@ impl<'a> Thread<'a> {
             self.look_ahead(session, Held::new(space, event, counters));
         } else {
             if let Some(counters) = counters {
-                self.counting.reach(event, *counters);
+                self.counting.reach(event, counters);
             }
             self.step::<CODE>(session, space, event);
         }
@@ -178,7 +178,7 @@ impl<'a> Thread<'a> {
                     self.transfer_past_marks(session, &branch.transfer);
                 }
                 if CODE {
-                    self.came_to(session, &branch.transfer);
+                    self.came_to(session, space, &branch.transfer);
                 }
             }
             TraceEvent::Gap(gap) => self.gap(session, gap),
@@ -393,9 +393,6 @@ impl<'a> Thread<'a> {
     /// A frame stays where it is while it ends, and is looked at by who needs it.
     #[inline(never)]
     fn close_with_care(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
-        if self.is_end_of_child() {
-            return self.close_child(session); // with its counters
-        }
         let below = self.stack.len().saturating_sub(1);
         let Some(frame) = self.stack.last_mut() else { return };
         frame.undecided |= self.certainty.end(below);
@@ -405,9 +402,10 @@ impl<'a> Thread<'a> {
             self.end_regions_of_top(session, end);
         }
         let has_tree = is_active && self.end_activation(session, end);
-        self.add_as_child(session, end.time, end.off_cpu_ns);
         if self.counting.is_on() {
-            self.count_child(end.time, end.off_cpu_ns);
+            self.add_as_child::<true>(session, end.time, end.off_cpu_ns);
+        } else {
+            self.add_as_child::<false>(session, end.time, end.off_cpu_ns);
         }
         if self.trees.is_open() {
             self.gather(session, end);
@@ -423,11 +421,10 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Ends the frame on top, which matters to the call that it is a child of alone.
-    fn close_child(&mut self, session: &mut Session<'a>) {
-        let off_cpu_ns = self.off_cpu.total_ns();
-        self.add_as_child(session, self.now, off_cpu_ns);
-        self.count_child(self.now, off_cpu_ns);
+    /// Ends the frame on top, which matters to the call that it is a child of alone, with its counters.
+    #[inline(never)]
+    fn close_counted(&mut self, session: &mut Session<'a>) {
+        self.add_as_child::<true>(session, self.now, self.off_cpu.total_ns());
         self.stack.pop();
         self.counting.close_frame();
     }
@@ -500,8 +497,10 @@ impl<'a> Frames<'a> for Thread<'a> {
     #[inline(always)]
     fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         if self.is_plain_end() {
-            self.add_as_child(session, self.now, self.off_cpu.total_ns());
+            self.add_as_child::<false>(session, self.now, self.off_cpu.total_ns());
             self.stack.pop();
+        } else if self.counting.is_on() && self.is_end_of_child() {
+            self.close_counted(session);
         } else {
             self.close_with_care(session, status, by_jump);
         }

@@ -18,6 +18,11 @@ impl From<Counted> for Work {
 }
 
 impl Work {
+    /// What was executed, if nothing of it is missing.
+    pub(crate) fn of(counted: Counted) -> Option<Self> {
+        counted.is_known().then(|| counted.into())
+    }
+
     /// None.
     pub const NONE: Self = Self { instructions: 0, cycles: Some(CycleCount { count: 0, error: 0 }) };
 

@@ -357,6 +357,7 @@ impl Clock {
     /// A CBR packet.
     fn cbr(&mut self, core_to_bus: u8) {
         self.ratio.cbr(core_to_bus);
+        self.timeline.set_core_to_bus(core_to_bus);
         self.update_cycle();
     }
 

@@ -199,11 +199,11 @@ impl<D> Join<'_, D> {
                 self.sink.left_out(stretch.tid, stretch.left_out);
             }
             let Stretch { pid, tid, space, events, counted, .. } = stretch;
+            // A stay on a CPU that is not traced has counted nothing.
+            let Counted { mut at_events, in_all } = counted.unwrap_or_default();
             match (digest, &mut self.counted) {
                 (_, Some(threads)) => {
                     let before = threads.entry(tid).or_default();
-                    // A stay on a CPU that is not traced has counted nothing.
-                    let Counted { mut at_events, in_all } = counted.unwrap_or_default();
                     at_events.iter_mut().for_each(|counters| *counters = *before + *counters);
                     at_events.resize(events.len(), *before);
                     *before = *before + in_all;
@@ -212,7 +212,7 @@ impl<D> Join<'_, D> {
                 (Some(digest), None) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
                 (None, None) => self.sink.events(pid, tid, space, &events),
             }
-            self.decoder.give_back(events);
+            self.decoder.give_back(events, at_events);
         }
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Output<W> {
     pub(crate) bounds: Bounds,
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
+    /// Room for the counters of a long stretch, with others in it.
+    pub(crate) counters_room: Vec<Counters>,
 }
 
 impl<W: Work> Output<W> {
@@ -121,6 +123,7 @@ impl<W: Work> Output<W> {
             overflows: 0,
             bounds: Bounds::default(),
             room: vec![],
+            counters_room: vec![],
         }
     }
 
@@ -253,7 +256,10 @@ impl<W: Work> Output<W> {
             stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
             stretch.bound_from_after(&self.psb_ends);
             if let Some(counting) = &mut counting {
-                let at_events = self.count(counting, effects, kept, *work, &stretch.events);
+                let is_long = stretch.events.len() >= ROOM_EVENTS_MIN;
+                let mut at_events =
+                    if is_long { std::mem::take(&mut self.counters_room) } else { Vec::new() };
+                self.count(counting, effects, kept, *work, &stretch.events, &mut at_events);
                 let in_all = counting.end_stretch(end_work.since(*work), number == last);
                 stretch.counted = Some(Counted { at_events, in_all });
             }
@@ -339,36 +345,51 @@ impl<W: Work> Output<W> {
         records: &[Record<W>],
         begin: W,
         events: &[TraceEvent],
-    ) -> Vec<Counters> {
-        let mut counters = Vec::with_capacity(events.len());
-        let mut slots = Vec::with_capacity(events.len());
+        counters: &mut Vec<Counters>,
+    ) {
+        counters.clear();
+        counters.reserve(events.len());
         let mut left = events.iter();
+        self.each_event(effects, records, |record, slot, work| {
+            let Some(event) = left.next() else { return };
+            let position = Position { lo: record.lo, slot, instructions: work.timed_instructions() };
+            let cycles = counting.pass(event, position);
+            counters.push(Counters { executed: work.since(begin), cycles });
+        });
+        if counting.met_gap() {
+            let mut slots = Vec::with_capacity(events.len());
+            self.each_event(effects, records, |_, slot, _| slots.push(slot));
+            counting::widen_before_gaps(events, &slots, counters);
+        }
+    }
+
+    /// Calls `visit` with each event that these records have become: its record, its slot, the work up to it.
+    #[inline(always)]
+    fn each_event(
+        &self,
+        effects: &Effects<W>,
+        records: &[Record<W>],
+        mut visit: impl FnMut(&Record<W>, Slot, W),
+    ) {
+        let is_pruned = self.pruner.is_some();
         for record in records {
-            let mut add = |slot: Slot, work: W| {
-                let Some(event) = left.next() else { return };
-                slots.push(slot);
-                let position = Position { lo: record.lo, slot, instructions: work.timed_instructions() };
-                let cycles = counting.pass(event, position);
-                counters.push(Counters { executed: work.since(begin), cycles });
-            };
             if record.what == What::Other {
-                add(record.slot, record.work);
+                visit(record, record.slot, record.work);
                 continue;
             }
-            for edge in effects.edges(record.edge) {
+            let EdgeId(mut id) = record.edge;
+            loop {
+                let (edge, _) = effects.edge(EdgeId(id));
                 if edge.role == Role::ReturnToStack && effects.return_site(record.call).is_none() {
                     break; // it has not returned
                 }
-                add(slot_of(record, edge), record.work.plus(edge.work));
-                if edge.is_last || self.pruner.is_some() {
+                visit(record, slot_of(record, edge), record.work.plus(edge.work));
+                if edge.is_last || is_pruned {
                     break;
                 }
+                id += 1;
             }
         }
-        if counting.met_gap() {
-            counting::widen_before_gaps(events, &slots, &mut counters);
-        }
-        counters
     }
 
     /// What is no branch of an effect.

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use model::TraceEvent;
+use model::{Counters, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::Context;
@@ -34,9 +34,9 @@ pub trait SegmentDecoder: Sync {
         None
     }
 
-    /// The events of a stretch have served: their room can be used again.
-    fn give_back(&self, events: Vec<TraceEvent>) {
-        drop(events);
+    /// The events of a stretch have served, and their counters: their room can be used again.
+    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<Counters>) {
+        drop((events, counters));
     }
 
     /// How many bytes segments should have at least, if it can choose; `wanted`: what the options say.
@@ -53,6 +53,8 @@ pub struct OwnDecoder {
     counting: WorkerCaches<Tally>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
+    /// Room for counters of events, likewise.
+    counters_rooms: Mutex<Vec<Vec<Counters>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
 
@@ -83,12 +85,9 @@ impl OwnDecoder {
             plain: Mutex::default(),
             counting: Mutex::default(),
             rooms: Mutex::default(),
+            counters_rooms: Mutex::default(),
             crystal: OnceLock::new(),
         }
-    }
-
-    fn rooms(&self) -> MutexGuard<'_, Vec<Vec<TraceEvent>>> {
-        lock(&self.rooms)
     }
 
     fn decode_with<W: Work>(
@@ -108,9 +107,13 @@ impl OwnDecoder {
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
-        known.output.room = self.rooms().pop().unwrap_or_default();
+        known.output.room = lock(&self.rooms).pop().unwrap_or_default();
+        if W::COUNTS {
+            known.output.counters_room = lock(&self.counters_rooms).pop().unwrap_or_default();
+        }
         let output = decode_segment(context, crystal, &mut known, segment);
-        self.give_back(std::mem::take(&mut known.output.room));
+        let Output { room, counters_room, .. } = &mut known.output;
+        self.give_back(std::mem::take(room), std::mem::take(counters_room));
         known.effects.tidy();
         // Effects are of blocks, and blocks of nothing else.
         let no_blocks = known.graph.is_full();
@@ -122,6 +125,16 @@ impl OwnDecoder {
         }
         lock(caches).insert(worker, known);
         output
+    }
+}
+
+/// Keeps room that is worth it.
+fn give_back_to<T>(rooms: &Mutex<Vec<Vec<T>>>, room: Vec<T>) {
+    if room.capacity() >= ROOM_EVENTS_MIN {
+        let mut rooms = lock(rooms);
+        if rooms.len() < ROOMS_MAX {
+            rooms.push(room);
+        }
     }
 }
 
@@ -144,11 +157,9 @@ impl SegmentDecoder for OwnDecoder {
         Some(format!("memo: {misses} effects worked out for {packets} packets, {share:.1} % hits"))
     }
 
-    fn give_back(&self, events: Vec<TraceEvent>) {
-        let mut rooms = self.rooms();
-        if events.capacity() >= ROOM_EVENTS_MIN && rooms.len() < ROOMS_MAX {
-            rooms.push(events);
-        }
+    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<Counters>) {
+        give_back_to(&self.rooms, events);
+        give_back_to(&self.counters_rooms, counters);
     }
 
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {

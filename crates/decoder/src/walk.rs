@@ -120,6 +120,7 @@ impl<W: Work> Walk<'_, W> {
 
     /// Emits a gap.
     pub(crate) fn gap(&mut self, from: Moment, to: Moment, bytes: u64, at: AuxOffset, cause: GapCause) {
+        self.here.work = self.here.work.plus(W::unknown(false));
         self.output.gap(from, to, bytes, (at, self.here.work), cause, self.effects);
     }
 

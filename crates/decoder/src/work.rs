@@ -30,6 +30,9 @@ pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
     /// [`Self::of_last_block`].
     fn of_interrupted_block(block: &Block, code: &dyn CodeSource, ip: Avma) -> Self;
 
+    /// Work that is not known: a gap, or a stay in the kernel that is not followed.
+    fn unknown(in_kernel: bool) -> Self;
+
     /// The sum of both.
     fn plus(self, other: Self) -> Self;
 
@@ -64,6 +67,11 @@ impl Work for Instructions {
     }
 
     #[inline]
+    fn unknown(_: bool) -> Self {
+        Self::NONE
+    }
+
+    #[inline]
     fn plus(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
@@ -88,6 +96,8 @@ pub(crate) struct Tally {
     conditional_branches: u32,
     indirect_branches: u32,
     calls: u32,
+    gaps: u32,
+    kernel_gaps: u32,
 }
 
 impl Work for Tally {
@@ -99,6 +109,8 @@ impl Work for Tally {
         conditional_branches: 0,
         indirect_branches: 0,
         calls: 0,
+        gaps: 0,
+        kernel_gaps: 0,
     };
 
     fn of_block(block: &Block) -> Self {
@@ -124,6 +136,13 @@ impl Work for Tally {
         Self::straight(block, block.instructions_before(code, ip))
     }
 
+    fn unknown(in_kernel: bool) -> Self {
+        match in_kernel {
+            true => Self { kernel_gaps: 1, ..Self::NONE },
+            false => Self { gaps: 1, ..Self::NONE },
+        }
+    }
+
     #[inline]
     fn plus(self, other: Self) -> Self {
         Self {
@@ -133,6 +152,8 @@ impl Work for Tally {
             conditional_branches: self.conditional_branches.wrapping_add(other.conditional_branches),
             indirect_branches: self.indirect_branches.wrapping_add(other.indirect_branches),
             calls: self.calls.wrapping_add(other.calls),
+            gaps: self.gaps.wrapping_add(other.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_add(other.kernel_gaps),
         }
     }
 
@@ -141,14 +162,26 @@ impl Work for Tally {
         self.timed_instructions
     }
 
+    #[inline]
     fn since(self, earlier: Self) -> Executed {
-        let count = |of: fn(Self) -> u32| u64::from(of(self).wrapping_sub(of(earlier)));
+        let all = Self {
+            timed_instructions: 0,
+            instructions: self.instructions.wrapping_sub(earlier.instructions),
+            kernel_instructions: self.kernel_instructions.wrapping_sub(earlier.kernel_instructions),
+            conditional_branches: self.conditional_branches.wrapping_sub(earlier.conditional_branches),
+            indirect_branches: self.indirect_branches.wrapping_sub(earlier.indirect_branches),
+            calls: self.calls.wrapping_sub(earlier.calls),
+            gaps: self.gaps.wrapping_sub(earlier.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_sub(earlier.kernel_gaps),
+        };
         Executed {
-            instructions: count(|tally| tally.instructions),
-            conditional_branches: count(|tally| tally.conditional_branches),
-            indirect_branches: count(|tally| tally.indirect_branches),
-            calls: count(|tally| tally.calls),
-            kernel_instructions: count(|tally| tally.kernel_instructions),
+            instructions: all.instructions.into(),
+            conditional_branches: all.conditional_branches.into(),
+            indirect_branches: all.indirect_branches.into(),
+            calls: all.calls.into(),
+            kernel_instructions: all.kernel_instructions.into(),
+            gaps: all.gaps,
+            kernel_gaps: all.kernel_gaps,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write, stdout};
 use analyzer::ledger::{Groups, Slow};
 use analyzer::{Analysis, CallId, CodeDetail, CodeRequest, OwnCode, Request};
 use anyhow::{Context, Result};
-use model::FunctionId;
+use model::{FunctionId, FunctionLookup as _};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
@@ -17,18 +17,17 @@ use crate::filter::Percentile;
 use crate::listing::is_outside_of_filter;
 use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
+use crate::messages;
 use crate::printable::{NamesFor, Printable};
 use crate::render::annotate::{self as rendered, View};
 use crate::render::image_names::ImageNames;
 use crate::report_command::text_width;
-use crate::{kernel_code, messages};
 
 /// The recording is decoded once with the function's own jumps; for `--slow` once more before that, for the
 /// latencies, which say which calls are slow.
 pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("annotate"), |opened| {
         let function = opened.one_function("annotate")?;
-        kernel_code::refuse("annotate", opened.image, opened.wanted_ids())?;
         let request = opened.request()?;
         let chosen = config.slow.map(|slow| Chosen::of(opened, &request, slow)).transpose()?;
         let groups = own_code(opened, &request, chosen.as_ref())?;
@@ -37,7 +36,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
             return Ok(Exit::Nothing);
         }
         check_seen(opened, function, &groups)?;
-        let listing = instructions::list(opened.image, function, &groups);
+        let listing = instructions::list(opened.image, listed(opened, function), &groups);
         let lines = lines::lines(opened.image, &listing);
         let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
         let source = config.source.clone().map(SourceText::below);
@@ -61,6 +60,11 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
         written.and_then(|()| out.flush()).context("cannot write to stdout")?;
         Ok(Exit::Done)
     })
+}
+
+/// The function that is listed: of a region, that which it begins in.
+fn listed(opened: &Opened<'_>, function: FunctionId) -> FunctionId {
+    opened.image.region(function).and_then(|region| region.functions.first().copied()).unwrap_or(function)
 }
 
 /// # Errors

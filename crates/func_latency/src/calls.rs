@@ -10,7 +10,7 @@ use analyzer::{
 use anyhow::Result;
 use decoder::{DecodeOptions, Decoded, SegmentDecoder};
 use image::{Image, ImageOptions, Problem, ProblemKind};
-use model::{DigestSink, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid};
+use model::{DigestSink, EventSink, FunctionId, IpFilter, Pid, Recording, Schedule, Tid, TscClock};
 
 use crate::args::{DecoderChoice, Weight};
 use crate::config::CallsConfig;
@@ -157,11 +157,6 @@ impl<'a> Opened<'a> {
         Ok(one(command, &self.wanted)?.function.id)
     }
 
-    /// The functions of `-f`.
-    pub(crate) fn wanted_ids(&self) -> impl Iterator<Item = FunctionId> {
-        self.wanted.iter().map(|wanted| wanted.function.id)
-    }
-
     /// The names of the functions of `-f`.
     pub(crate) fn names(&self, names: &dyn Names) -> Vec<String> {
         self.wanted.iter().map(|wanted| names.function(wanted.function.id)).collect()
@@ -200,7 +195,12 @@ impl<'a> Opened<'a> {
 
     /// What counters of this recording are known.
     pub(crate) fn counters(&self) -> CountersAsked {
-        CountersAsked { kernel: self.recording.pt.kernel && self.image.has_kernel_text() }
+        let Recording { pt, clock, .. } = &self.recording;
+        let tsc_khz = clock.and_then(TscClock::khz);
+        CountersAsked {
+            kernel: pt.kernel && self.image.has_kernel_text(),
+            bus_khz: tsc_khz.and_then(|khz| khz.checked_div(pt.max_nonturbo_ratio.into())),
+        }
     }
 
     /// The counters that tell more work from slower work; `None`: running time is not that of the code that

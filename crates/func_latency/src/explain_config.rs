@@ -130,11 +130,6 @@ impl AnnotateConfig {
             let message = format!("--source {}: no such directory", missing.display());
             return Err(failure(Exit::Usage, message));
         }
-        if !calls.regions.is_empty() {
-            let message = "annotate lists the code of a function, not of a region: leave out --region, and \
-                           name the function that the region is in with -f FUNC";
-            return Err(failure(Exit::Usage, message));
-        }
         Ok(Self { calls: of_function(input_path(input), calls)?, slow, source, instructions, format })
     }
 }

@@ -57,20 +57,3 @@ pub(crate) fn limit(
             .to_owned()
     })
 }
-
-/// Refuses what follows a function's own code, for functions of the kernel.
-///
-/// # Errors
-/// One of them is asked for.
-pub(crate) fn refuse(what: &str, image: &Image, mut wanted: impl Iterator<Item = FunctionId>) -> Result<()> {
-    match wanted.find(|id| image.is_of_kernel(*id)) {
-        Some(id) => {
-            let name = image.function_name(id);
-            Err(failure(
-                Exit::Usage,
-                format!("{what} takes functions of user code, and {name} is the kernel's"),
-            ))
-        }
-        None => Ok(()),
-    }
-}

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use decoder::disassemble;
 use image::{Image, MarkError, Query};
-use model::{Avma, Mark, Svma};
+use model::{Avma, FunctionLookup as _, Mark, Svma};
 
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure, wrong_choice};
@@ -40,6 +40,14 @@ fn marks(
         }
         _ => failure(Exit::Usage, format!("--region {region}: {error}")),
     })?;
+    let is_of_kernel = |(object, svma): &Mark| image.is_of_kernel(image.function_at_place(*object, *svma).id);
+    if found.at.iter().any(is_of_kernel) {
+        let message = format!(
+            "--region {region}: '{text}' is kernel code, where there are no regions: time a function of it with \
+             -f k:NAME, and list what it executes with annotate -f k:NAME"
+        );
+        return Err(failure(Exit::Usage, message));
+    }
     if remarks == Remarks::Now {
         if found.at.len() > 1 {
             let at: Vec<String> =

@@ -30,9 +30,7 @@ use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
-use crate::{
-    explain_command, kernel_code, messages, open_page, recording, remedy, slow_calls, tree_commands,
-};
+use crate::{explain_command, messages, open_page, recording, remedy, slow_calls, tree_commands};
 
 /// Columns of the text where there is no terminal that has some.
 const WIDTH: usize = 120;
@@ -262,7 +260,6 @@ fn analyse(
         analysis = analysis.giving_rows_to(rows);
     }
     if config.code_blocks {
-        kernel_code::refuse("-c", opened.image, opened.wanted_ids())?;
         if opened.image.regions().next().is_some() {
             messages::note("-c lists code blocks of functions only, not of regions");
         }

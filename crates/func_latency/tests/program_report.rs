@@ -653,10 +653,15 @@ fn code_blocks_are_the_own_time_from_call_to_call() {
 
 /// Both had listed what a region executed as code outside of the function, or not known.
 #[test]
-fn code_is_listed_of_functions_and_not_of_regions() {
+fn annotate_lists_regions_and_code_blocks_are_of_functions() {
     let directory = recorded("code-of-regions");
-    let (_, stderr) = check(&directory, &["annotate", "--region", "a=f..f"], 2);
-    assert!(stderr.contains("name the function that the region is in with -f FUNC"), "{stderr}");
+    let [of_region, of_function] = [["--region", "a=f..f"], ["-f", "f"]].map(|of| {
+        let words = [&["annotate", "--format", "json"], &of[..]].concat();
+        let mut json: serde_json::Value = serde_json::from_str(&check(&directory, &words, 0).0).unwrap();
+        json["function"].take();
+        json
+    });
+    assert_eq!(of_region, of_function, "the region lasts as long as the call");
     let (_, stderr) = check(&directory, &["report", "-c", "--region", "a=f..f"], 2);
     assert!(stderr.contains("-c lists the code blocks of functions, not of regions"), "{stderr}");
     let (text, stderr) = check(&directory, &["report", "-c", "--region", "a=f..f", "-f", "f"], 0);

@@ -97,6 +97,13 @@ impl TscClock {
         })
     }
 
+    /// TSC ticks in a millisecond; `None`: the conversion is no clock's.
+    #[must_use]
+    pub fn khz(self) -> Option<u64> {
+        let ticks = 1_000_000u128.checked_shl(self.shift.into())?;
+        u64::try_from(ticks.checked_div(self.mult.into())?).ok()
+    }
+
     /// This conversion for TSC values from `origin` to `span` ticks after it; `None` if that does not
     /// fit 64 bits.
     #[must_use]

@@ -8,7 +8,7 @@ use std::ops::{Add, Sub};
 ///
 /// Instructions are those that retired: a repeated string instruction is one, and one that faults is one,
 /// however often it is begun. Code that the trace does not show (outside of an IP filter, the kernel where it
-/// is not traced, a gap) adds nothing.
+/// is not traced, a gap) adds nothing; where code should be and is not, that is counted, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
     /// Instructions of user code.
@@ -21,6 +21,12 @@ pub struct Executed {
     pub calls: u64,
     /// Instructions of kernel code, which is traced on request only.
     pub kernel_instructions: u64,
+    /// Gaps, in which more may have been executed. Wraps.
+    #[serde(default)]
+    pub gaps: u32,
+    /// Stays in the kernel that were not followed to the end: code is missing, or is not what ran. Wraps.
+    #[serde(default)]
+    pub kernel_gaps: u32,
 }
 
 impl Executed {
@@ -33,7 +39,24 @@ impl Executed {
             indirect_branches: self.indirect_branches.checked_add(more.indirect_branches)?,
             calls: self.calls.checked_add(more.calls)?,
             kernel_instructions: self.kernel_instructions.checked_add(more.kernel_instructions)?,
+            gaps: self.gaps.saturating_add(more.gaps),
+            kernel_gaps: self.kernel_gaps.saturating_add(more.kernel_gaps),
         })
+    }
+
+    /// What was executed since `earlier` in the same thread, of which counts never fall.
+    #[inline]
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            instructions: self.instructions.wrapping_sub(earlier.instructions),
+            conditional_branches: self.conditional_branches.wrapping_sub(earlier.conditional_branches),
+            indirect_branches: self.indirect_branches.wrapping_sub(earlier.indirect_branches),
+            calls: self.calls.wrapping_sub(earlier.calls),
+            kernel_instructions: self.kernel_instructions.wrapping_sub(earlier.kernel_instructions),
+            gaps: self.gaps.wrapping_sub(earlier.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_sub(earlier.kernel_gaps),
+        }
     }
 }
 
@@ -47,6 +70,8 @@ impl Add for Executed {
             indirect_branches: self.indirect_branches + more.indirect_branches,
             calls: self.calls + more.calls,
             kernel_instructions: self.kernel_instructions + more.kernel_instructions,
+            gaps: self.gaps.wrapping_add(more.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_add(more.kernel_gaps),
         }
     }
 }
@@ -54,7 +79,7 @@ impl Add for Executed {
 impl Sub for Executed {
     type Output = Self;
 
-    /// What was executed from `earlier` on. Counts never fall within a thread.
+    /// The rest, without a part.
     fn sub(self, earlier: Self) -> Self {
         Self {
             instructions: self.instructions.saturating_sub(earlier.instructions),
@@ -62,6 +87,8 @@ impl Sub for Executed {
             indirect_branches: self.indirect_branches.saturating_sub(earlier.indirect_branches),
             calls: self.calls.saturating_sub(earlier.calls),
             kernel_instructions: self.kernel_instructions.saturating_sub(earlier.kernel_instructions),
+            gaps: self.gaps.saturating_sub(earlier.gaps),
+            kernel_gaps: self.kernel_gaps.saturating_sub(earlier.kernel_gaps),
         }
     }
 }
@@ -84,9 +111,24 @@ pub struct Cycles {
     pub hi: u64,
     /// How far the number of counted cycles may be off.
     pub unsure: u64,
+    /// The cycles of the estimate as cycles of the bus clock, by the ratio that CBR packets say, in units of
+    /// 1/[`Self::BUS_UNITS`].
+    pub bus: u64,
+    /// Grows where no CBR packet has said the ratio. Wraps.
+    pub unrated: u32,
 }
 
 impl Cycles {
+    /// Units of [`Self::bus`] in a cycle of the bus clock.
+    pub const BUS_UNITS: u64 = 1 << 16;
+
+    /// Units of the bus clock from `earlier` to here; `None`: of some cycles no CBR packet says the ratio.
+    #[inline]
+    #[must_use]
+    pub fn bus_since(&self, earlier: &Self) -> Option<u64> {
+        (self.unrated == earlier.unrated).then(|| self.bus.wrapping_sub(earlier.bus))
+    }
+
     /// Cycles from `earlier` to here: the estimate, and how far it may be off at most.
     #[must_use]
     pub fn since(self, earlier: Self) -> (u64, u64) {
@@ -106,6 +148,8 @@ impl Add for Cycles {
             point: self.point + more.point,
             hi: self.hi + more.hi,
             unsure: self.unsure + more.unsure,
+            bus: self.bus.wrapping_add(more.bus),
+            unrated: self.unrated.wrapping_add(more.unrated),
         }
     }
 }
@@ -137,9 +181,11 @@ mod tests {
 
     #[test]
     fn the_error_of_a_difference_has_both_ends() {
-        let from = Cycles { lo: 90, point: 100, hi: 102, unsure: 7 };
-        let to = Cycles { lo: 190, point: 200, hi: 230, unsure: 10 };
+        let from = Cycles { lo: 90, point: 100, hi: 102, unsure: 7, ..Cycles::default() };
+        let to = Cycles { lo: 190, point: 200, hi: 230, unsure: 10, ..Cycles::default() };
         assert_eq!(to.since(from), (100, 43));
         assert_eq!(from.since(from), (0, 12));
+        let later = |bus, unrated| Cycles { bus, unrated, ..to };
+        assert_eq!([later(5, 0), later(5, 1)].map(|to| to.bus_since(&from)), [Some(5), None]);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! bench walk | ours | branches | libipt | libipt-time FILE
-//! bench report FILE FUNCTION WORKERS
+//! bench report FILE FUNCTION WORKERS [counters]
 //! ```
 //!
 //! Opening the recording and loading its objects is not in the time, and its bytes are in memory before.
@@ -43,11 +43,15 @@ fn main() -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (decoder, path, of_report) = match words[..] {
         ["report", path, function, workers] => {
-            ("report", path, (function, workers.parse().context("WORKERS")?))
+            ("report", path, (function, workers.parse().context("WORKERS")?, false))
         }
-        [decoder, path] => (decoder, path, ("", 1)),
+        ["report", path, function, workers, "counters"] => {
+            ("report", path, (function, workers.parse().context("WORKERS")?, true))
+        }
+        [decoder, path] => (decoder, path, ("", 1, false)),
         _ => bail!(
-            "usage: bench walk|ours|branches|libipt|libipt-time FILE, or bench report FILE FUNCTION WORKERS"
+            "usage: bench walk|ours|branches|libipt|libipt-time FILE, or bench report FILE FUNCTION WORKERS \
+             [counters]"
         ),
     };
     let file = perfdata::File::open(Path::new(path))?;
@@ -59,9 +63,9 @@ fn main() -> Result<()> {
         "ours" => ours::decode(&opened, false),
         "branches" => ours::decode(&opened, true),
         "report" => {
-            let (function, workers) = of_report;
+            let (function, workers, counts) = of_report;
             let parallel = Parallel::new();
-            let counts = report::report(&opened, function, workers, &parallel)?;
+            let counts = report::report(&opened, function, workers, counts, &parallel)?;
             if workers > 1 {
                 watch.leave_out(parallel.ns());
             }

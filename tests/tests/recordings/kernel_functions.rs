@@ -87,6 +87,16 @@ fn in_an_ip_filter_user_functions_are_what_they_are_alone() {
 }
 
 #[test]
+fn regions_in_kernel_code_are_refused() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let region = "a=k:do_syscall_64..k:do_syscall_64";
+    let (_, error) = run(&["report", "-i", &data, "--kcore", &kernel, "--region", region], 2);
+    assert!(error.contains("is kernel code, where there are no regions"), "{error}");
+    assert!(error.contains("-f k:NAME"), "{error}");
+}
+
+#[test]
 fn globs_processes_and_workers() {
     let Some(fixture) = fixture("demo-kernel-cpu2") else { return };
     let (data, kernel) = paths(&fixture);
@@ -144,4 +154,62 @@ fn a_bundle_has_the_functions_of_the_kernel() {
     let there = json(&["-i", &path("perf.data"), "--symfs", &path("objects"), "-f", "k:do_syscall_64"]);
     let here = json(&["-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"]);
     assert_eq!(there["functions"], here["functions"]);
+}
+
+/// The kernel's own instructions are counted, and nothing of user code is 0.
+#[test]
+fn counters_of_kernel_functions_are_of_kernel_code() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let of = |function: &str| ["-i", &data, "--kcore", &kernel, "-f", function].map(str::to_owned);
+    let counted = |function: &str| {
+        let words = of(function);
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--counters", "--check"]).collect();
+        json(&words)["functions"][0].clone()
+    };
+    let [outer, inner] = ["k:entry_SYSCALL_64", "k:do_syscall_64"].map(counted);
+    for function in [&outer, &inner] {
+        let counters = &function["counters"];
+        for unknown in ["instructions", "branches", "calls", "cycles", "milli_ipc", "frequency_mhz", "ipc"] {
+            assert_eq!(counters[unknown], Value::Null, "{unknown}");
+        }
+        let kernel = &counters["kernel_instructions"];
+        assert_eq!(kernel["count"], function["latency_ns"]["count"]);
+        let children = function["children"].as_array().unwrap();
+        assert!(children.iter().all(|child| child["counters"]["instructions"].is_null()));
+        let of_child = |child: &Value| child["counters"]["kernel_instructions"].as_u64().unwrap();
+        assert_eq!(Some(children.iter().map(of_child).sum::<u64>()), kernel["sum"].as_u64());
+    }
+    let sum = |function: &Value| function["counters"]["kernel_instructions"]["sum"].as_u64().unwrap();
+    assert!(sum(&inner) > 0 && sum(&outer) > sum(&inner));
+    let words = of("k:do_syscall_64");
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["--counters"]).collect();
+    let (text, _) = run(&[&["report"], &words[..]].concat(), 0);
+    assert!(text.contains("a function of the kernel runs no user code"), "{text}");
+    assert!(text.contains("kernel instr. avg"), "{text}");
+    let rows = rows(&words);
+    let row = rows.iter().find(|row| row["status"] == "complete").unwrap();
+    assert_eq!(row["instructions"], Value::Null);
+    assert!(row["kernel_instructions"].as_u64().unwrap() > 0);
+}
+
+/// What a call executed in the kernel function's own code is listed as that of user code is.
+#[test]
+fn annotate_lists_kernel_functions() {
+    let Some(fixture) = fixture("demo-kernel") else { return };
+    let (data, kernel) = paths(&fixture);
+    let words = ["annotate", "--format", "json", "-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"];
+    let listing: Value = serde_json::from_str(&run(&words, 0).0).unwrap();
+    let group = &listing["groups"][0];
+    let instructions = listing["instructions"].as_array().unwrap();
+    assert_eq!(instructions[0]["of"][0]["executions"], group["calls"], "{}", instructions[0]);
+    let sum = |key: &str| instructions.iter().map(|one| one["of"][0][key].as_u64().unwrap()).sum::<u64>();
+    let number = |key: &str| group[key].as_u64().unwrap();
+    assert_eq!(sum("self_ns") + number("elsewhere_ns"), number("self_ns"));
+    assert_eq!(number("self_ns") + number("inside_ns"), number("latency_sum_ns"));
+    assert!(sum("self_ns") * 2 > number("self_ns"), "most of its time has a place: {group}");
+    // Code blocks, too.
+    let of = ["report", "-c", "-i", &data, "--kcore", &kernel, "-f", "k:do_syscall_64"];
+    let (text, _) = run(&of, 0);
+    assert!(text.contains("Code blocks of [do_syscall_64]") && text.contains("entry .. "), "{text}");
 }

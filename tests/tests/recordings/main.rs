@@ -10,6 +10,7 @@ mod decode_matches_truth;
 mod explain;
 mod exports;
 mod filter_agrees;
+mod frequency;
 mod hard_cases;
 mod inside;
 mod instructions_of_a_program;

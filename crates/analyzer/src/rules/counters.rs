@@ -7,7 +7,7 @@ use crate::{
 };
 
 fn counting() -> Request {
-    let counters = Some(CountersAsked { kernel: false });
+    let counters = Some(CountersAsked { kernel: false, bus_khz: Some(100_000) });
     Request { functions: vec![id("f"), id("g")], counters, rows: true, ..Request::default() }
 }
 
@@ -15,7 +15,7 @@ fn counting() -> Request {
 /// as certain as the time is.
 #[track_caller]
 fn is_its_time(what: &str, counted: Option<Counted>, (sum_ns, error_ns): (u64, u64)) {
-    let Some(Counted { executed, cycles: Some(cycles) }) = counted else { panic!("{what}: {counted:?}") };
+    let Some(Counted { executed, cycles: Some(cycles), .. }) = counted else { panic!("{what}: {counted:?}") };
     assert_eq!(executed.instructions, sum_ns, "{what}");
     assert_eq!(executed.conditional_branches, 2 * sum_ns, "{what}");
     assert_eq!(executed.kernel_instructions, 3 * sum_ns, "{what}");
@@ -33,7 +33,7 @@ fn children_are_their_times(what: &str, children: &[ChildRow]) {
 
 #[test]
 fn calls_children_and_callers_have_what_ran_in_them() {
-    let (mut calls, mut children) = (0, 0);
+    let (mut calls, mut children, mut with_gaps) = (0, 0, 0);
     for seed in 1..=400 {
         let script = random_script(seed, seed % 2 == 0);
         let report = analyse(&script, counting());
@@ -46,14 +46,17 @@ fn calls_children_and_callers_have_what_ran_in_them() {
                 }
             }
             for (at, row) in f.rows.iter().enumerate() {
+                let is_known = row.counted.is_some_and(|counted| counted.is_known());
                 for child in f.row_children.of(at) {
-                    let known = row.status.counted().then_some(child.total.sum_ns);
+                    let known = is_known.then_some(child.total.sum_ns);
                     assert_eq!(child.work.map(|work| work.instructions), known, "{what}: {:?}", row.id);
                 }
             }
             let counters = f.counters.as_ref().unwrap();
             is_its_time(&what, Some(counters.sum), (f.latency.sum_ns, f.error.sum_ns));
-            assert_eq!(counters.get(Metric::Instructions).unwrap().count, f.latency.count);
+            assert_eq!(counters.get(Metric::Instructions).unwrap().count, counters.known.0);
+            assert_eq!(counters.known.0 + counters.with_gaps, f.latency.count);
+            with_gaps += counters.with_gaps;
             children_are_their_times(&what, &f.children);
             for caller in &f.callers {
                 let sum = caller.counters.as_ref().map(|counters| counters.sum);
@@ -65,6 +68,7 @@ fn calls_children_and_callers_have_what_ran_in_them() {
         }
     }
     assert_eq!((calls, children), (4307, 3470), "calls and rows of children that were looked at");
+    assert!(with_gaps < calls, "{with_gaps}");
 }
 
 fn without_counters(mut report: Report) -> Report {
@@ -130,6 +134,7 @@ fn figures_are_of_the_counted_calls() {
     assert_eq!(spread(Metric::Instructions), (30, 30.0, 30, 30));
     assert_eq!(spread(Metric::Branches), (90, 90.0, 90, 90));
     assert_eq!(spread(Metric::MilliIpc), (1000, 1000.0, 1000, 1000));
+    assert_eq!(spread(Metric::Frequency), (1000, 1000.0, 1000, 1000), "10 times the bus clock");
     assert_eq!(counters.get(Metric::KernelInstructions), None, "no kernel code was traced");
     let own = f.children.iter().find(|child| child.site.is_none()).unwrap().counted.unwrap();
     assert_eq!((own.executed.instructions, own.ipc()), (60 - 12, Some((1.0, 0.0))));
@@ -143,6 +148,49 @@ fn without_cyc_packets_cycles_are_not_known() {
     let counters = f.counters.unwrap();
     assert_eq!(counters.sum.executed.instructions, 60);
     assert_eq!((counters.sum.cycles, counters.get(Metric::Cycles)), (None, None));
-    assert_eq!(counters.get(Metric::MilliIpc), None);
+    assert_eq!((counters.get(Metric::MilliIpc), counters.get(Metric::Frequency)), (None, None));
     assert!(f.children.iter().all(|child| child.counted.unwrap().cycles.is_none()));
+}
+
+/// The second call contains missing code: its instructions are unknown, and so are those of the missing
+/// callee. What the call executed itself is known.
+#[test]
+fn a_call_with_missing_code_has_no_numbers() {
+    let script = "
+        0 start main+4
+        10 call main+10 f
+        20 call f+10 g
+        25 ret g+5 f+15
+        30 ret f+20 main+15
+        100 call main+10 f
+        110 out.call f+10 lib+8
+        112 gap 150 missing
+        150 resume f+15
+        160 call f+30 g
+        165 ret g+5 f+35
+        200 ret f+40 main+15";
+    let f = only(script, counting());
+    assert!(f.rows.iter().all(|row| row.status.counted()));
+    let known: Vec<bool> = f.rows.iter().map(|row| row.counted.unwrap().is_known()).collect();
+    assert_eq!(known, [true, false]);
+    let counters = f.counters.as_ref().unwrap();
+    assert_eq!((counters.known.0, counters.known.1.executed.instructions, counters.with_gaps), (1, 20, 1));
+    let instructions = counters.get(Metric::Instructions).unwrap();
+    assert_eq!((instructions.count, instructions.sum), (1, 20));
+    let children = f.children.iter().map(|child| {
+        let counted = child.counted.unwrap();
+        let text = callee_text(child.kind, child.function, child.site);
+        (text, counted.is_known().then_some(counted.executed.instructions))
+    });
+    let mut children: Vec<_> = children.collect();
+    children.sort();
+    let expected = [
+        ("call g at f+10", Some(5)),
+        ("call g at f+30", Some(5)),
+        ("call lib at f+10", None),
+        ("self", Some(20 - 5 + 100 - 40 - 5)),
+    ];
+    assert_eq!(children, expected.map(|(text, known)| (text.to_owned(), known)));
+    let work = |row: usize| f.row_children.of(row).iter().map(|child| child.work).collect::<Vec<_>>();
+    assert!(work(0).iter().all(Option::is_some) && work(1).iter().all(Option::is_none));
 }

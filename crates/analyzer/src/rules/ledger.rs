@@ -28,7 +28,7 @@ fn check(script: &str, slow_ns: u64, expect: &str) {
     let groups = Groups::choose(&rows(script), slow).unwrap();
     let schedule = schedule(script);
     let mut ledger = LedgerOfCalls::new(&groups, &schedule);
-    let counters = Some(CountersAsked { kernel: false });
+    let counters = Some(CountersAsked { kernel: false, bus_khz: None });
     let _ = analyse_trees(script, Request { counters, ..Request::default() }, &mut ledger);
     let (ledger, _) = ledger.finish();
     let comparison = ledger.compare().unwrap();

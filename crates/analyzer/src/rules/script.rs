@@ -350,8 +350,9 @@ fn parse(script: &str, request: Request) -> Parsed {
 }
 
 /// What a thread has executed by the time of an event: by each ns an instruction, two conditional branches
-/// and three instructions of the kernel; and a cycle, which is as certain as the time.
-fn counters_at(event: &TraceEvent, has_cyc: bool) -> Counters {
+/// and three instructions of the kernel; and a cycle, which is as certain as the time, and the tenth of one
+/// of the bus clock. `gaps`: of the thread, so far.
+fn counters_at(event: &TraceEvent, has_cyc: bool, gaps: u32) -> Counters {
     let EventTime { lo, point, hi } = event.time();
     let executed = Executed {
         instructions: point.0,
@@ -359,8 +360,11 @@ fn counters_at(event: &TraceEvent, has_cyc: bool) -> Counters {
         indirect_branches: point.0,
         calls: point.0,
         kernel_instructions: 3 * point.0,
+        gaps,
+        kernel_gaps: 0,
     };
-    let cycles = has_cyc.then_some(Cycles { lo: lo.0, point: point.0, hi: hi.0, ..Cycles::default() });
+    let bus = point.0 * Cycles::BUS_UNITS / 10;
+    let cycles = has_cyc.then_some(Cycles { lo: lo.0, point: point.0, hi: hi.0, bus, ..Cycles::default() });
     Counters { executed, cycles }
 }
 
@@ -396,9 +400,12 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         Some(sink) => CheckedAnalysis::with_trees(&request, around, sink),
         None => CheckedAnalysis::new(&request, around),
     };
+    let mut gaps: BTreeMap<Tid, u32> = BTreeMap::new();
     for (tid, space, event) in &events {
         if analysis.wants_counters() {
-            analysis.counted(Pid(7), *tid, *space, &[*event], &[counters_at(event, has_cyc)]);
+            let gaps = gaps.entry(*tid).or_default();
+            *gaps += u32::from(matches!(event, TraceEvent::Gap(_)));
+            analysis.counted(Pid(7), *tid, *space, &[*event], &[counters_at(event, has_cyc, *gaps)]);
         } else {
             analysis.events(Pid(7), *tid, *space, &[*event]);
         }

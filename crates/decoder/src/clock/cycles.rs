@@ -45,9 +45,23 @@ impl SlotCycles<'_> {
     }
 
     /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: lower
-    /// bound, estimate, upper bound.
+    /// bound, estimate, upper bound; and what the estimate is of the bus clock.
     #[inline(always)]
-    pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> [u64; 3] {
+    pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> ([u64; 3], u64) {
+        match self.timeline.cycles_around(lo, slot, &self.near) {
+            Some(([first, nearest, last], passed)) => {
+                let point = nearest + progress::part(last.saturating_sub(nearest), passed, work);
+                ([first, point, last.saturating_add(self.threshold)], self.near.rate.bus_at(point))
+            }
+            None => {
+                let cycles = self.look_up_between(lo, slot, work);
+                (cycles, self.bus_at(cycles[1]))
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_between(&mut self, lo: Slot, slot: Slot, work: u32) -> [u64; 3] {
         let last = self.at(slot);
         let most = last.saturating_add(self.threshold);
         if lo == slot {
@@ -59,5 +73,15 @@ impl SlotCycles<'_> {
         let span = last.saturating_sub(from);
         let passed = |slot: Slot| self.timeline.marks().get(slot.0 as usize).map_or(work, |mark| mark.work);
         [first, from + progress::part(span, (passed(nearest), passed(slot)), work), most]
+    }
+
+    /// Converts a number of cycles to the bus clock.
+    pub(crate) fn bus_at(&self, cycles: u64) -> u64 {
+        self.timeline.bus_at(cycles)
+    }
+
+    /// CBR packets say what all cycles of the segment are of the bus clock.
+    pub(crate) fn is_rated(&self) -> bool {
+        self.timeline.is_rated()
     }
 }

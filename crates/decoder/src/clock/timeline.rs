@@ -3,7 +3,7 @@
 //! A slot keeps what had passed at its packet. Its time is worked out when it is asked for, by the rule of
 //! its part: most slots are never asked for.
 
-use model::{EventTime, Ns, TscClock};
+use model::{Cycles, EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::anchor::Anchor;
@@ -79,6 +79,7 @@ pub(crate) struct TimelineRoom {
     marks: Vec<Mark>,
     runs: Vec<Run>,
     counted: Vec<(Slot, u64)>,
+    rates: Vec<(Slot, BusRate)>,
     parts: Vec<Part>,
 }
 
@@ -90,6 +91,7 @@ impl TimelineRoom {
             marks: Vec::with_capacity(marks),
             runs: Vec::with_capacity(runs),
             counted: Vec::with_capacity(parts),
+            rates: Vec::new(),
             parts: Vec::with_capacity(parts),
         }
     }
@@ -111,6 +113,27 @@ pub(super) struct Near {
     regular: Option<Regular>,
 }
 
+/// From a CBR packet on: what a cycle is of the bus clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BusRate {
+    /// Cycles of the segment up to the packet, and what they are of the bus clock ([`Cycles::bus`]).
+    cycles: u64,
+    bus: u64,
+    /// What a cycle is, in 32 bits of fraction of a bus cycle; 0: nothing says.
+    per_cycle: u64,
+}
+
+impl BusRate {
+    /// Converts cycles of the segment to the bus clock.
+    #[inline(always)]
+    pub(super) fn bus_at(&self, cycles: u64) -> u64 {
+        /// From units of 2^-32 to those of [`Cycles::bus`].
+        const SHIFT: u32 = 32 - Cycles::BUS_UNITS.trailing_zeros();
+        let more = u128::from(cycles.saturating_sub(self.cycles)) * u128::from(self.per_cycle);
+        self.bus.wrapping_add((more >> SHIFT) as u64)
+    }
+}
+
 /// Slots that count cycles from the same one.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CyclesNear {
@@ -118,9 +141,12 @@ pub(super) struct CyclesNear {
     end: Slot,
     /// Cycles of the segment that they count from.
     before: u64,
-    /// The anchor before them, and their run, by number.
+    /// What a cycle is there.
+    pub(super) rate: BusRate,
+    /// The anchor before them, their run, and the CBR packet before them, by number.
     anchor: usize,
     run: usize,
+    rate_number: usize,
 }
 
 pub(super) struct Timeline {
@@ -134,6 +160,9 @@ pub(super) struct Timeline {
     run: Run,
     /// The first slot after each anchor, and the cycles of the segment up to the anchor.
     counted: Vec<(Slot, u64)>,
+    /// The first slot after each CBR packet, and what a cycle is from there on. Before the first one nothing
+    /// says.
+    rates: Vec<(Slot, BusRate)>,
     /// Cycles (or branches) of the last run, up to here.
     in_run: u32,
     parts: Vec<Part>,
@@ -145,21 +174,23 @@ pub(super) struct Timeline {
 
 impl Timeline {
     pub(super) fn new(conversion: TscClock, unseen_cycles: u64, room: TimelineRoom) -> Self {
-        let TimelineRoom { mut marks, mut runs, mut counted, mut parts } = room;
+        let TimelineRoom { mut marks, mut runs, mut counted, mut rates, mut parts } = room;
         marks.clear();
         runs.clear();
         parts.clear();
+        rates.clear();
+        rates.push((Slot(0), BusRate::default()));
         let run = Run { first: Slot(0), most: 0, doubt: Doubt::default() };
         runs.push(run);
         let (in_run, open, waiting) = (0, Slot(0), 0);
         counted.clear();
         counted.push((Slot(0), 0));
-        Self { conversion, unseen_cycles, marks, runs, run, counted, in_run, parts, open, waiting }
+        Self { conversion, unseen_cycles, marks, runs, run, counted, rates, in_run, parts, open, waiting }
     }
 
     pub(super) fn into_room(self) -> TimelineRoom {
-        let Self { marks, runs, counted, parts, .. } = self;
-        TimelineRoom { marks, runs, counted, parts }
+        let Self { marks, runs, counted, rates, parts, .. } = self;
+        TimelineRoom { marks, runs, counted, rates, parts }
     }
 
     /// The slot that is next.
@@ -211,9 +242,31 @@ impl Timeline {
         near.before.saturating_add(mark.most.into())
     }
 
+    /// [`Self::cycles_at`] of the slots from `lo` to `slot`: of the first, of the last but one, and of the
+    /// last; how many instructions had passed at the last two.
+    #[inline(always)]
+    pub(super) fn cycles_around(
+        &self,
+        lo: Slot,
+        slot: Slot,
+        near: &CyclesNear,
+    ) -> Option<([u64; 3], (u32, u32))> {
+        let around = self.marks.get(lo.0 as usize..=slot.0 as usize)?;
+        if lo < near.first || slot >= near.end {
+            return None;
+        }
+        let (first, last) = (around.first()?, around.last()?);
+        let nearest = around.get(around.len().wrapping_sub(2)).unwrap_or(last);
+        let cycles = [first, nearest, last].map(|mark| near.before.saturating_add(mark.most.into()));
+        Some((cycles, (nearest.work, last.work)))
+    }
+
     /// Finds the slots around one that count from the same cycle.
     #[inline(never)]
     fn find_cycles(&self, slot: Slot, near: &mut CyclesNear) {
+        let rate_number = last_begun(&self.rates, |(first, _)| *first, slot, near.rate_number);
+        let at_rate =
+            |number: usize| self.rates.get(number).copied().unwrap_or((Slot(u32::MAX), BusRate::default()));
         let anchor = last_begun(&self.counted, |(first, _)| *first, slot, near.anchor);
         let run = last_begun(&self.runs, |run| run.first, slot, near.run);
         let at_anchor =
@@ -221,13 +274,41 @@ impl Timeline {
         let at_run =
             |number: usize| self.runs.get(number).map_or((Slot(u32::MAX), 0), |run| (run.first, run.most));
         let ((first, before), (run_first, in_runs)) = (at_anchor(anchor), at_run(run));
+        let (rate_first, rate) = at_rate(rate_number);
         *near = CyclesNear {
-            first: first.max(run_first),
-            end: at_anchor(anchor + 1).0.min(at_run(run + 1).0),
+            first: first.max(run_first).max(rate_first),
+            end: at_anchor(anchor + 1).0.min(at_run(run + 1).0).min(at_rate(rate_number + 1).0),
             before: before.saturating_add(in_runs),
+            rate,
             anchor,
             run,
+            rate_number,
         };
+    }
+
+    /// A CBR packet: from here on a cycle of the bus clock has `ratio` cycles of the core.
+    pub(super) fn set_core_to_bus(&mut self, ratio: u8) {
+        let Some(per_cycle) = (1u64 << 32).checked_div(ratio.into()) else { return };
+        let cycles = self.counted_cycles();
+        let before = self.rates.last().map_or_else(BusRate::default, |(_, rate)| *rate);
+        if before.per_cycle == per_cycle {
+            return;
+        }
+        let rate = BusRate { cycles, bus: before.bus_at(cycles), per_cycle };
+        self.rates.push((self.next(), rate));
+    }
+
+    /// Converts cycles of the segment to the bus clock.
+    pub(super) fn bus_at(&self, cycles: u64) -> u64 {
+        let after = self.rates.partition_point(|(_, rate)| rate.cycles <= cycles);
+        let rate = after.checked_sub(1).and_then(|last| self.rates.get(last));
+        rate.map_or(0, |(_, rate)| rate.bus_at(cycles))
+    }
+
+    /// A CBR packet has said what a cycle is before any was counted.
+    pub(super) fn is_rated(&self) -> bool {
+        let first = self.rates.iter().find(|(_, rate)| rate.per_cycle > 0);
+        first.is_some_and(|(_, rate)| rate.cycles == 0)
     }
 
     /// Here is an anchor: what has passed since the last one.
@@ -430,6 +511,25 @@ mod tests {
         let mut near = Near::default();
         let mut time = |slot: u32| timeline.time(Slot(slot), &mut near).map(|time| time.point.0);
         assert_eq!([0, 1, 2, 3, 4].map(&mut time), [Some(0), Some(4), Some(4), Some(6), None]);
+    }
+
+    #[test]
+    fn cycles_of_the_bus_clock_follow_cbr() {
+        let clock = TscClock { shift: 0, mult: 1, zero: 0 };
+        let new = || Timeline::new(clock, 2, TimelineRoom::default());
+        let mut timeline = new();
+        for (ratio, cycles) in [(16, 160), (8, 80)] {
+            timeline.set_core_to_bus(ratio);
+            timeline.count(cycles);
+            timeline.push(0);
+        }
+        let bus = [0, 80, 160, 200, 240].map(|cycles| timeline.bus_at(cycles) / Cycles::BUS_UNITS);
+        assert_eq!((bus, timeline.is_rated()), ([0, 5, 10, 15, 20], true));
+        let mut late = new();
+        late.count(1);
+        assert!(!late.is_rated(), "no CBR packet");
+        late.set_core_to_bus(16);
+        assert!(!late.is_rated(), "nothing says what the first cycle was");
     }
 
     #[test]

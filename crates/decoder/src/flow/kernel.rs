@@ -117,6 +117,7 @@ impl<W: Work> Flow<'_, W> {
         if matches!(cause, GapCause::Desync { .. }) {
             self.kernel_desyncs += 1;
         }
+        self.walk.here.work = self.walk.here.work.plus(W::unknown(true));
         self.walk.tnt = Tnt::default();
         self.fup = None;
         self.state = State::Kernel;

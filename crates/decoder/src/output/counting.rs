@@ -29,35 +29,46 @@ pub(super) struct Counting<'a> {
     all: u64,
     /// Cycles of the first CYC packet after that: as many more may have passed at the segment's end.
     next_cyc: u64,
-    /// User code is traced, since as many cycles of the segment; none: it is not.
-    on_since: Option<u64>,
+    /// User code is traced, since as many cycles of the segment, and of the bus clock; none: it is not.
+    on_since: Option<(u64, u64)>,
     /// Up to the first CYC packet after a loss, which also counts what passed in the loss: as many cycles at
     /// most may have passed since the loss.
     after_loss: u64,
-    /// Up to where it was traced last: what was counted in the stretch.
-    before: u64,
+    /// Up to where it was traced last: what was counted in the stretch, and what of the bus clock.
+    before: (u64, u64),
     unsure: u64,
     /// Cycles of the segment at the last event, and what was counted in the stretch.
     last: u64,
     point: u64,
+    bus: u64,
+    /// Not all cycles are known of the bus clock; and the number of events, if so.
+    is_unrated: bool,
+    unrated: u32,
     met_gap: bool,
 }
+
+/// Where in a segment an event is: cycles, and what its estimate is of the bus clock.
+type At = ([u64; 3], u64);
 
 impl<'a> Counting<'a> {
     /// The counting of a segment.
     pub(super) fn new(clock: &'a Clock, bounds: Bounds) -> Self {
         let (end, all) = bounds.end.unwrap_or((Slot(u32::MAX), clock.counted_cycles()));
+        let cycles = clock.cycles();
         Self {
-            cycles: clock.cycles(),
+            is_unrated: cycles.as_ref().is_some_and(|cycles| !cycles.is_rated()),
+            cycles,
             end,
             all,
             next_cyc: bounds.next_cyc.unwrap_or(0),
-            on_since: bounds.begins_in_code.then_some(0),
+            on_since: bounds.begins_in_code.then_some((0, 0)),
             after_loss: 0,
-            before: 0,
+            before: (0, 0),
             unsure: 0,
             last: 0,
             point: 0,
+            bus: 0,
+            unrated: 0,
             met_gap: false,
         }
     }
@@ -68,36 +79,67 @@ impl<'a> Counting<'a> {
     pub(super) fn pass(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
         let cycles = self.cycles.as_mut()?;
         let Position { lo, slot, instructions } = position;
+        let is_branch = is_branch(event);
+        if let Some((since, bus_since)) = self.on_since
+            && is_branch
+            && slot < self.end
+            && self.after_loss == 0
+        {
+            let (at, bus) = cycles.between(lo, slot, instructions);
+            self.last = at[1];
+            let [lo, point, hi] = at.map(|at| self.before.0 + at.saturating_sub(since));
+            let bus = self.before.1 + bus.saturating_sub(bus_since);
+            return Some(self.counted(lo, point, hi, bus));
+        }
+        self.pass_with_care(event, position)
+    }
+
+    /// [`Self::pass`] where cycles do not count, or not all of them, and where that changes.
+    #[inline(never)]
+    fn pass_with_care(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
+        let cycles = self.cycles.as_mut()?;
+        let Position { lo, slot, instructions } = position;
         let at = match event {
             TraceEvent::Branch(_) if slot >= self.end => {
-                [cycles.at(lo).min(self.all), self.all, self.all.saturating_add(self.next_cyc)]
+                let all = [cycles.at(lo).min(self.all), self.all, self.all.saturating_add(self.next_cyc)];
+                (all, cycles.bus_at(self.all))
             }
             TraceEvent::Branch(_) => cycles.between(lo, slot, instructions),
             // Where it begins is no packet's: as far as anything was counted.
-            TraceEvent::Gap(_) => [self.on_since.unwrap_or(0); 3],
+            TraceEvent::Gap(_) => self.on_since.map_or_else(At::default, |(since, bus)| ([since; 3], bus)),
         };
-        self.last = at[1];
-        let (before, since) = self.on_since.map_or((self.before, u64::MAX), |since| (self.before, since));
-        let [lo, point, mut hi] = at.map(|at| before + at.saturating_sub(since));
+        self.last = at.0[1];
+        let (before, since) = self.on_since.map_or((self.before.0, u64::MAX), |on| (self.before.0, on.0));
+        let [lo, point, mut hi] = at.0.map(|at| before + at.saturating_sub(since));
+        let bus = self.before.1 + self.on_since.map_or(0, |(_, since)| at.1.saturating_sub(since));
         if self.after_loss > 0 {
-            if at[0] < since {
+            if at.0[0] < since {
                 hi = hi.saturating_add(self.after_loss);
             } else {
                 self.unsure += std::mem::take(&mut self.after_loss);
             }
         }
-        // An estimate is never before that of the event before.
-        self.point = point.max(self.point);
-        let counted = Cycles { lo, point: self.point, hi: hi.max(self.point), unsure: self.unsure };
-        if !matches!(event, TraceEvent::Branch(BranchEvent { transfer: Transfer::Branch { .. }, .. })) {
-            self.switch(event, slot, at, point);
+        let counted = self.counted(lo, point, hi, bus);
+        if !is_branch(event) {
+            self.switch(event, slot, at, (point, bus));
         }
         Some(counted)
     }
 
+    /// What was counted up to an event: an estimate is never before that of the event before.
+    #[inline(always)]
+    fn counted(&mut self, lo: u64, point: u64, hi: u64, bus: u64) -> Cycles {
+        self.point = point.max(self.point);
+        self.bus = bus.max(self.bus);
+        self.unrated = self.unrated.wrapping_add(self.is_unrated.into());
+        let (point, bus, unsure, unrated) = (self.point, self.bus, self.unsure, self.unrated);
+        Cycles { lo, point, hi: hi.max(point), unsure, bus, unrated }
+    }
+
     /// Tracing starts, ends or is lost at an event, which is at these cycles of the segment.
     #[inline(never)]
-    fn switch(&mut self, event: &TraceEvent, slot: Slot, [first, at, last]: [u64; 3], point: u64) {
+    fn switch(&mut self, event: &TraceEvent, slot: Slot, at: At, counted: (u64, u64)) {
+        let ([first, at, last], bus) = at;
         let width = last.saturating_sub(first);
         match event {
             TraceEvent::Branch(BranchEvent { transfer: Transfer::Start { to, after_gap }, .. }) => {
@@ -106,28 +148,38 @@ impl<'a> Counting<'a> {
                     return;
                 }
                 // After a loss the next CYC packet also counts what passed in it.
-                let after = self.cycles.as_mut().filter(|_| *after_gap).map(|cycles| cycles.after(slot));
-                let since = after.unwrap_or(at);
+                let after = self.cycles.as_mut().filter(|_| *after_gap).map(|cycles| {
+                    let since = cycles.after(slot);
+                    (since, cycles.bus_at(since))
+                });
+                let since = after.unwrap_or((at, bus));
                 self.on_since = Some(since);
-                self.after_loss = since.saturating_sub(at);
+                self.after_loss = since.0.saturating_sub(at);
                 self.unsure += width;
             }
             _ => {
                 self.met_gap |= matches!(event, TraceEvent::Gap(_));
-                self.end(point, width);
+                self.end(counted, width);
             }
         }
     }
 
     /// The stretch ends, the last one where the segment does: its counters in all, with what it `executed`.
     pub(super) fn end_stretch(&mut self, executed: Executed, is_last: bool) -> Counters {
-        let cycles = self.cycles.is_some().then(|| {
+        let cycles = self.cycles.as_ref().map(|cycles| {
             let end = if is_last { self.all } else { self.last };
-            let point = self.before + self.on_since.map_or(0, |since| end.saturating_sub(since));
-            self.on_since = self.on_since.map(|since| since.max(end));
-            Cycles { lo: point, point, hi: point, unsure: self.unsure + self.after_loss }
+            let bus_end = cycles.bus_at(end);
+            let (point, bus) = self.on_since.map_or(self.before, |(since, bus_since)| {
+                let (cycles, bus) = (end.saturating_sub(since), bus_end.saturating_sub(bus_since));
+                (self.before.0 + cycles, self.before.1 + bus)
+            });
+            self.on_since = self.on_since.map(|(since, bus)| (since.max(end), bus.max(bus_end)));
+            let unsure = self.unsure + self.after_loss;
+            let unrated = self.unrated.wrapping_add(self.is_unrated.into());
+            Cycles { lo: point, point, hi: point, unsure, bus, unrated }
         });
-        (self.before, self.unsure, self.point, self.met_gap) = (0, 0, 0, false);
+        (self.before, self.unsure, self.point, self.bus) = ((0, 0), 0, 0, 0);
+        (self.unrated, self.met_gap) = (0, false);
         Counters { executed, cycles }
     }
 
@@ -137,13 +189,19 @@ impl<'a> Counting<'a> {
     }
 
     /// User code is not traced any more, since one of `width` cycles.
-    fn end(&mut self, counted: u64, width: u64) {
+    fn end(&mut self, counted: (u64, u64), width: u64) {
         self.unsure += std::mem::take(&mut self.after_loss);
         if self.on_since.take().is_some() {
             self.before = counted;
             self.unsure += width;
         }
     }
+}
+
+/// It changes nothing of whether user code is traced.
+#[inline(always)]
+fn is_branch(event: &TraceEvent) -> bool {
+    matches!(event, TraceEvent::Branch(BranchEvent { transfer: Transfer::Branch { .. }, .. }))
 }
 
 /// No core runs at more cycles a nanosecond.

@@ -8,8 +8,8 @@ use super::headings::REPORT;
 /// Whether calls are counted, and what the histogram is of.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct CountersArgs {
-    /// Count what each call executes in user code: instructions, branches and calls, exactly; and its cycles,
-    /// where the recording has CYC packets (cyc=1)
+    /// Count what each call executes in user code: instructions, branches and calls, exactly; and its cycles
+    /// and frequency, where the recording has CYC packets (cyc=1)
     #[arg(long, help_heading = REPORT)]
     pub counters: bool,
     /// Draw the histogram by this, not by latency; all others need --counters, and imply it

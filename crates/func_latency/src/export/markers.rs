@@ -27,7 +27,8 @@ pub(super) struct Marker {
 impl Marker {
     /// Of a call; `name`: the number of its function's name.
     pub(super) fn of(call: &CallRow, name: usize, open: Option<FunctionId>) -> Self {
-        Self { name: name as u32, open, from: call.start_ns, ns: call.latency_ns, counted: call.counted }
+        let counted = call.counted.filter(Counted::is_known);
+        Self { name: name as u32, open, from: call.start_ns, ns: call.latency_ns, counted }
     }
 
     /// The data that a viewer shows.
@@ -77,7 +78,7 @@ impl Record for Marker {
 
     fn put(self, words: &mut Vec<u64>) {
         let open = self.open.unwrap_or(FunctionId::UNKNOWN).0;
-        let Counted { executed, cycles } = self.counted.unwrap_or_default();
+        let Counted { executed, cycles, .. } = self.counted.unwrap_or_default();
         // Bits: the counters are known, and so are the cycles.
         let known = u64::from(self.counted.is_some()) | u64::from(cycles.is_some()) << 1;
         let CycleCount { count, error } = cycles.unwrap_or_default();
@@ -120,7 +121,7 @@ impl Record for Marker {
             open: (open != FunctionId::UNKNOWN).then_some(open),
             from: Ns(from),
             ns,
-            counted: (known & 1 != 0).then_some(Counted { executed, cycles }),
+            counted: (known & 1 != 0).then_some(Counted { executed, cycles, bus: None }),
         })
     }
 }
@@ -138,9 +139,13 @@ mod tests {
             open: None,
             from: Ns(5),
             ns: 9,
-            counted: Some(Counted { executed, cycles: Some(CycleCount { count: 400, error: 12 }) }),
+            counted: Some(Counted {
+                executed,
+                cycles: Some(CycleCount { count: 400, error: 12 }),
+                bus: None,
+            }),
         };
-        let no_cycles = Marker { counted: Some(Counted { executed, cycles: None }), ..whole };
+        let no_cycles = Marker { counted: Some(Counted { executed, cycles: None, bus: None }), ..whole };
         let open = Marker { open: Some(FunctionId(8)), counted: None, ..whole };
         for marker in [whole, no_cycles, open] {
             let mut words = Vec::new();

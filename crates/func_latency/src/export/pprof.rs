@@ -234,6 +234,8 @@ pub fn profile(
 enum Counts {
     /// They were not asked for.
     None,
+    /// Code is missing in some call.
+    Unknown,
     /// The recording has no CYC packets.
     Instructions,
     Both,
@@ -243,6 +245,7 @@ impl Counts {
     fn of(found: &FoundPaths) -> Self {
         let mut roots = found.tree.roots();
         match roots.try_fold(true, |has_cycles, root| Some(has_cycles && root.work?.cycles.is_some())) {
+            None if found.tree.nodes().iter().any(|node| node.work.is_some()) => Self::Unknown,
             None => Self::None,
             Some(false) => Self::Instructions,
             Some(true) => Self::Both,
@@ -252,7 +255,7 @@ impl Counts {
     fn types(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let types = [("instructions", "count"), ("cycles", "count")];
         types.into_iter().take(match self {
-            Self::None => 0,
+            Self::None | Self::Unknown => 0,
             Self::Instructions => 1,
             Self::Both => 2,
         })
@@ -268,6 +271,7 @@ impl Counts {
     fn note(self) -> Option<&'static str> {
         match self {
             Self::Instructions => Some("cycles are unknown: the recording has no CYC packets"),
+            Self::Unknown => Some("instructions and cycles are unknown: code is missing in some call"),
             Self::None | Self::Both => None,
         }
     }

@@ -1,6 +1,8 @@
 //! What calls executed, for programs: the numbers of a row, of a child, and the figures of a set of calls.
 
-use analyzer::{CountSpread, Counted, CounterReport, CycleCount, Distribution, Figure, Metric};
+use analyzer::{
+    CallRow, CountSpread, Counted, CounterReport, CountersAsked, CycleCount, Distribution, Figure, Metric,
+};
 use serde::Serialize;
 
 /// The numbers of one call, or the sums of several: the columns in their order. What is not known is null.
@@ -20,11 +22,13 @@ pub struct Numbers {
     pub cycles: Option<u64>,
     /// The true number of cycles differs by at most this.
     pub cycles_error: Option<u64>,
+    /// The core's frequency in MHz that CBR packets say, as the mean over the cycles.
+    pub frequency_mhz: Option<u64>,
 }
 
 impl Numbers {
     /// Names of the columns.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "instructions",
         "conditional_branches",
         "indirect_branches",
@@ -32,11 +36,12 @@ impl Numbers {
         "kernel_instructions",
         "cycles",
         "cycles_error",
+        "frequency_mhz",
     ];
 
     /// The numbers in the order of [`Self::NAMES`].
     #[must_use]
-    pub fn in_order(&self) -> [Option<u64>; 7] {
+    pub fn in_order(&self) -> [Option<u64>; 8] {
         [
             self.instructions,
             self.conditional_branches,
@@ -45,22 +50,36 @@ impl Numbers {
             self.kernel_instructions,
             self.cycles,
             self.cycles_error,
+            self.frequency_mhz,
         ]
     }
 
-    /// Those of a call that was seen whole; `kernel`: kernel code was traced, and is there.
+    /// Those of a call; all null unless it was seen whole.
     #[must_use]
-    pub fn of(counted: Option<&Counted>, kernel: bool) -> Self {
-        let Some(Counted { executed, cycles }) = counted else { return Self::default() };
-        let cycles = cycles.map(|CycleCount { count, error }| (count, error)).unzip();
+    pub fn of_call(call: &CallRow, asked: CountersAsked) -> Self {
+        call.counted
+            .as_ref()
+            .map_or_else(Self::default, |counted| Self::of(counted, asked, counted.is_of_kernel()))
+    }
+
+    /// Those that are known of what was executed; `of_kernel`: in a function of the kernel, which runs no
+    /// user code.
+    #[must_use]
+    pub fn of(counted: &Counted, asked: CountersAsked, of_kernel: bool) -> Self {
+        let Counted { executed, cycles, .. } = counted;
+        let is_known = counted.is_known() && !of_kernel;
+        let user = |value: u64| is_known.then_some(value);
+        let cycles = cycles.filter(|_| is_known).map(|CycleCount { count, error }| (count, error)).unzip();
+        let is_kernel_known = asked.kernel && counted.is_kernel_known();
         Self {
-            instructions: Some(executed.instructions),
-            conditional_branches: Some(executed.conditional_branches),
-            indirect_branches: Some(executed.indirect_branches),
-            calls: Some(executed.calls),
-            kernel_instructions: kernel.then_some(executed.kernel_instructions),
+            instructions: user(executed.instructions),
+            conditional_branches: user(executed.conditional_branches),
+            indirect_branches: user(executed.indirect_branches),
+            calls: user(executed.calls),
+            kernel_instructions: is_kernel_known.then_some(executed.kernel_instructions),
             cycles: cycles.0,
             cycles_error: cycles.1,
+            frequency_mhz: asked.mhz(counted).filter(|_| is_known).map(|mhz| mhz.round() as u64),
         }
     }
 }
@@ -79,9 +98,13 @@ pub(super) struct Counters {
     cycles: Option<Figures>,
     /// In thousandths; of calls whose cycles are known to more than their error.
     milli_ipc: Option<Figures>,
+    /// Null: no CBR packet says it, or cycles or the bus clock are not known.
+    frequency_mhz: Option<Figures>,
     /// Of all calls together.
     ipc: Option<f64>,
     ipc_error: Option<f64>,
+    /// Calls in which code is missing: they are in no figure here.
+    calls_with_gaps: u64,
 }
 
 /// The figures of one number; those of counts are exact, and have errors of 0.
@@ -115,7 +138,8 @@ struct Slot {
 impl Counters {
     pub(super) fn of(report: &CounterReport) -> Self {
         let figures = |metric| report.get(metric).map(Figures::of);
-        let (ipc, ipc_error) = report.sum.ipc().unzip();
+        let all = Some(&report.known.1).filter(|all| !all.is_of_kernel());
+        let (ipc, ipc_error) = all.and_then(Counted::ipc).unzip();
         Self {
             instructions: figures(Metric::Instructions),
             conditional_branches: figures(Metric::ConditionalBranches),
@@ -125,8 +149,10 @@ impl Counters {
             kernel_instructions: figures(Metric::KernelInstructions),
             cycles: figures(Metric::Cycles),
             milli_ipc: figures(Metric::MilliIpc),
+            frequency_mhz: figures(Metric::Frequency),
             ipc,
             ipc_error,
+            calls_with_gaps: report.with_gaps,
         }
     }
 }

@@ -7,8 +7,8 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CallCounts, CallerReport, ChildRow, ErrorBound, FunctionReport, OpenCaller, OpenCalls, OwnCode,
-    Place, Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
+    Bucket, CallCounts, CallerReport, ChildRow, CounterReport, ErrorBound, FunctionReport, OpenCaller,
+    OpenCalls, OwnCode, Place, Quantiles, SliceKind, Sliced, Spread, Stats, Tails, Total,
 };
 use model::{NoOffCpu, NoTimes};
 use serde::Serialize;
@@ -379,7 +379,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         cpu_percent: report.cpu_percent,
         outermost: report.sliced.is_none().then(|| outermost(view, report)),
         histogram: view.timed(slots(&report.histogram)),
-        children: children(view, &report.children),
+        children: children(view, &report.children, report.counters.as_ref()),
         code_blocks: view.code_blocks_of(report.id).map(|code| code_blocks(view, code)),
         callers: report.callers.iter().map(|c| caller(view, c)).collect(),
         longest_open: view.timed(longest_open(view, report)),
@@ -410,7 +410,7 @@ pub(super) fn open_calls(view: &View<'_>, open: &OpenCalls) -> Open {
         calls: open.observed.count,
         observed_ns: view.timed(open.observed.sum_ns),
         resumed_ns: view.timed(open.resumed.sum_ns),
-        children: children(view, &open.children),
+        children: children(view, &open.children, None),
         callers: open.callers.iter().map(caller).collect(),
     }
 }
@@ -481,7 +481,11 @@ fn slots(buckets: &[Bucket]) -> Vec<Slot> {
     buckets.iter().map(slot).collect()
 }
 
-fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
+fn children(view: &View<'_>, rows: &[ChildRow], counters: Option<&CounterReport>) -> Vec<Child> {
+    let numbers = |row: &ChildRow| {
+        let of_kernel = counters?.sum.is_of_kernel();
+        Some(Numbers::of(row.counted.as_ref()?, counters?.asked, of_kernel))
+    };
     let names = view.names;
     let mean = |total: Total| (total.count > 0).then(|| total.sum_ns as f64 / total.count as f64);
     let child = |row: &ChildRow| Child {
@@ -495,7 +499,7 @@ fn children(view: &View<'_>, rows: &[ChildRow]) -> Vec<Child> {
         error_sum: view.timed(row.error_ns),
         off_cpu_sum: row.total.off_cpu_ns,
         cpu_percent: row.cpu_percent,
-        counters: row.counted.as_ref().map(|counted| Numbers::of(Some(counted), view.counts_kernel())),
+        counters: numbers(row),
     };
     rows.iter().map(child).collect()
 }
@@ -541,7 +545,7 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         calls: caller.latency.count,
         latency_ns: view.timed(latency(&caller.latency, &caller.error)),
         histogram: view.timed(slots(&caller.histogram)),
-        children: children(view, &caller.children),
+        children: children(view, &caller.children, caller.counters.as_ref()),
         off_cpu_ns: caller.off_cpu.as_ref().map(figures),
         error_ns: view.timed(error(&caller.error, caller.latency.count)),
         bounds_ns: view.timed(bounds(&caller.error)),

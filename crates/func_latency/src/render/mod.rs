@@ -86,12 +86,6 @@ impl View<'_> {
         self.report.trace.no_times.is_none().then_some(value)
     }
 
-    /// Instructions of the kernel were counted, too.
-    pub(crate) fn counts_kernel(&self) -> bool {
-        let counters = self.report.functions.iter().filter_map(|function| function.counters.as_ref());
-        counters.into_iter().any(|counters| counters.get(Metric::KernelInstructions).is_some())
-    }
-
     /// The code blocks of a function, if they were asked for.
     pub(crate) fn code_blocks_of(&self, function: FunctionId) -> Option<&OwnCode> {
         self.code_blocks.iter().find(|(id, _)| *id == function).map(|(_, code)| code)

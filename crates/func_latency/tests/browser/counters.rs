@@ -167,13 +167,13 @@ fn counted(mut report: Report, has_cycles: bool) -> Report {
             conditional_branches: instructions / 6,
             indirect_branches: instructions / 100,
             calls: instructions / 50,
-            kernel_instructions: 0,
+            ..Executed::default()
         };
         let cycles = has_cycles.then_some(CycleCount { count: instructions / 2, error: 40 });
-        row.counted = Some(Counted { executed, cycles });
+        row.counted = Some(Counted { executed, cycles, bus: None });
     }
     let calls = function.rows.iter().filter_map(|row| row.counted.as_ref());
-    function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false }));
+    function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false, bus_khz: None }));
     report
 }
 
@@ -220,7 +220,7 @@ fn what_is_not_known_is_unknown() {
     let Some(mut opened) = Opened::new("no-cycles", &report) else { return };
     opened.browser.key("Escape");
     let card = opened.browser.text("#counters");
-    assert!(card.contains("cycles and IPC are unknown: the recording has no CYC packets"), "{card}");
+    assert!(card.contains("cycles, IPC and MHz are unknown: the recording has no CYC packets"), "{card}");
     assert!(card.contains("unknown for 3 calls not seen from entry to end"), "{card}");
     let heads = opened.browser.text("#counters thead");
     assert!(heads.contains("instructions") && !heads.contains("cycles") && !heads.contains("IPC"), "{heads}");

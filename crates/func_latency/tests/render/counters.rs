@@ -3,12 +3,12 @@
 use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
 use func_latency::config::RowsForm;
 use func_latency::render::{View, json, rows, text};
-use model::{Executed, NoTimes};
+use model::{Cycles, Executed, NoTimes};
 
 use super::golden::check_golden;
 use super::report::{FakeNames, report, view};
 
-const USER: CountersAsked = CountersAsked { kernel: false };
+const USER: CountersAsked = CountersAsked { kernel: false, bus_khz: Some(100_000) };
 
 /// A call with so many instructions.
 fn ran(instructions: u64, cycles: Option<u64>) -> Counted {
@@ -17,9 +17,11 @@ fn ran(instructions: u64, cycles: Option<u64>) -> Counted {
         conditional_branches: instructions / 5,
         indirect_branches: instructions / 100,
         calls: instructions / 50,
-        kernel_instructions: 0,
+        ..Executed::default()
     };
-    Counted { executed, cycles: cycles.map(|count| CycleCount { count, error: 12 }) }
+    // 25 cycles of the core are one of the bus clock.
+    let bus = cycles.map(|count| count * Cycles::BUS_UNITS / 25);
+    Counted { executed, cycles: cycles.map(|count| CycleCount { count, error: 12 }), bus }
 }
 
 /// The report with what its six counted calls executed, and the calls that had not ended.
@@ -67,7 +69,7 @@ fn text_with_counters() {
 fn text_without_cyc_packets_says_unknown() {
     let report = with_counters(false);
     let text = text_of(&view(&report));
-    assert!(text.contains("cycles and IPC are unknown: the recording has no CYC packets"), "{text}");
+    assert!(text.contains("cycles, IPC and MHz are unknown: the recording has no CYC packets"), "{text}");
     let titles = text.lines().find(|line| line.contains("latency, ns")).unwrap();
     assert!(titles.contains("instructions") && !titles.contains("cycles"), "{titles}");
     let by_cycles = View { by: Some(Metric::Cycles), ..view(&report) };
@@ -122,16 +124,16 @@ fn rows_have_columns_for_them() {
     };
     let csv = written(RowsForm::Csv);
     let lines: Vec<&str> = csv.lines().collect();
-    let more = ",end_ns,instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error,depth,";
+    let more = ",end_ns,instructions,conditional_branches,indirect_branches,calls,kernel_instructions,cycles,cycles_error,frequency_mhz,depth,";
     assert!(lines[0].contains(more), "{csv}");
     let of_origin = ",0,,/usr/sbin/mysqld,,,,";
-    assert!(lines[1].ends_with(&format!(",70000,14000,700,1400,,150000,12{of_origin}")), "{csv}");
-    let unknown = format!(",,,,,,,,{of_origin}");
+    assert!(lines[1].ends_with(&format!(",70000,14000,700,1400,,150000,12,2500{of_origin}")), "{csv}");
+    let unknown = format!(",,,,,,,,,{of_origin}");
     assert!(lines[2].ends_with(&unknown), "of a call that had not ended nothing is known: {csv}");
     let json = written(RowsForm::JsonLines);
     let lines: Vec<&str> = json.lines().collect();
     assert!(
-        lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12,\"depth\":0,"),
+        lines[0].contains("\"kernel_instructions\":null,\"cycles\":150000,\"cycles_error\":12,\"frequency_mhz\":2500,\"depth\":0,"),
         "{json}"
     );
     assert!(lines[1].contains("\"instructions\":null,"), "{json}");

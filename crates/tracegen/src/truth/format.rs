@@ -508,7 +508,7 @@ impl Events<'_> {
             conditional_branches: self.varint()?,
             indirect_branches: self.varint()?,
             calls: self.varint()?,
-            kernel_instructions: 0,
+            ..Executed::default()
         };
         let executed = self.executed.checked_add(more)?;
         let cycles = self.cycles.checked_add(self.varint()?)?;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use analyzer::{CallRow, FunctionReport, Status};
+use analyzer::{
+    Analysis, CallRow, CodeDetail, CodeRequest, FunctionReport, OwnCode, Request, Status, Surroundings,
+};
 use decoder::DecodeOptions;
 use model::{
     BranchKind, EventSink, FunctionId, FunctionLookup, Mark, Pid, SpaceId, Tid, TraceEvent, Transfer,
@@ -72,6 +74,17 @@ fn rows(of: &FunctionReport) -> Vec<CallRow> {
     of.rows.iter().filter(|row| row.status != Status::OpenStart).map(of_any).collect()
 }
 
+/// What calls did in their own code, of each function and region.
+fn own_code(opened: &Opened<'_>, functions: Vec<FunctionId>) -> Vec<Vec<OwnCode>> {
+    let request = Request { functions, ..Request::default() };
+    let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+    let detail = CodeDetail::Instructions;
+    let code = CodeRequest { detail, groups: 1, group_of: Box::new(|_| Some(0)) };
+    let mut analysis = Analysis::new(&request, around).with_code(code);
+    opened.decode(&DecodeOptions::default(), &mut analysis);
+    analysis.finish_with_code().1
+}
+
 #[test]
 fn from_entry_to_return_address_it_is_the_function() {
     for name in RECORDINGS {
@@ -113,5 +126,10 @@ fn from_entry_to_return_address_it_is_the_function() {
             calls += of_function.len();
         }
         assert!(calls > 100 || recording.name.contains("filter"), "{name}: {calls} calls");
+        let code = own_code(&opened, all);
+        let (of_functions, of_regions) = code.split_at(functions.len());
+        for ((function, region), what) in of_functions.iter().zip(of_regions).zip(&names) {
+            assert_eq!(function, region, "{name}: own code of {what}");
+        }
     }
 }

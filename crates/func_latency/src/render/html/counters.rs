@@ -5,7 +5,7 @@
 
 use std::io;
 
-use analyzer::{CallRow, Counted, CounterReport, CycleCount, FunctionReport, Metric, Work};
+use analyzer::{CallRow, Counted, CounterReport, CountersAsked, CycleCount, FunctionReport, Metric, Work};
 use serde::Serialize;
 
 use super::calls::WithChildren;
@@ -20,6 +20,10 @@ pub(super) struct Counters {
     cycles: bool,
     /// Kernel code was traced, and is there.
     kernel: bool,
+    /// CBR packets say the frequency.
+    frequency: bool,
+    /// User code runs in it: it is no function of the kernel.
+    user: bool,
     /// With an IP filter only code inside of its ranges is counted.
     is_filtered: bool,
 }
@@ -36,33 +40,49 @@ pub(super) fn pack(
     let counters = Counters {
         cycles: is_known(Metric::Cycles),
         kernel: is_known(Metric::KernelInstructions),
+        frequency: is_known(Metric::Frequency),
+        user: is_known(Metric::Instructions),
         is_filtered: view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some()),
     };
     let mut columns = Columns::new();
-    put_calls(&mut columns, &function.rows, &counters)?;
+    put_calls(&mut columns, &function.rows, &counters, report.asked)?;
+    let of_user = |work: Option<Work>| work.filter(|_| counters.user);
     let children = with_children.children(function);
-    put_work(&mut columns, children.map(|child| child.work), counters.cycles)?;
+    put_work(&mut columns, children.map(|child| of_user(child.work)), counters.cycles)?;
     let nodes = inside.into_iter().flat_map(|inside| inside.trees.values()).flat_map(|tree| &tree.nodes);
-    put_work(&mut columns, nodes.map(|node| node.work), counters.cycles)?;
+    put_work(&mut columns, nodes.map(|node| of_user(node.work)), counters.cycles)?;
     Ok(Some((counters, columns.finish()?)))
 }
 
-/// Columns of calls: instructions, conditional and indirect branches, calls; then instructions of the kernel,
-/// and cycles with their error, where they are known.
-fn put_calls(columns: &mut Columns, rows: &[CallRow], counters: &Counters) -> io::Result<()> {
-    let all = || rows.iter().map(|row| row.counted.as_ref());
+/// Columns of calls: instructions, conditional and indirect branches, calls; then instructions of the kernel
+/// (one more than there are, and 0 where they are not known), cycles with their error, and the frequency (0:
+/// not known), where some call has them.
+fn put_calls(
+    columns: &mut Columns,
+    rows: &[CallRow],
+    counters: &Counters,
+    asked: CountersAsked,
+) -> io::Result<()> {
+    let all = || rows.iter().map(|row| row.counted.as_ref().filter(|counted| counted.is_known()));
     columns.put(all().map(|of| of.map_or(0, |of| of.executed.instructions.saturating_add(1))))?;
     let mut put = |value: fn(&Counted) -> u64| columns.put(all().flatten().map(value));
     put(|of| of.executed.conditional_branches)?;
     put(|of| of.executed.indirect_branches)?;
     put(|of| of.executed.calls)?;
     if counters.kernel {
-        put(|of| of.executed.kernel_instructions)?;
+        put(|of| match of.is_kernel_known() {
+            true => of.executed.kernel_instructions.saturating_add(1),
+            false => 0,
+        })?;
     }
     if counters.cycles {
         let cycles = |of: &Counted| of.cycles.unwrap_or_default();
         columns.put(all().flatten().map(|of| cycles(of).count))?;
         columns.put(all().flatten().map(|of| cycles(of).error))?;
+    }
+    if counters.frequency {
+        let mhz = |of| asked.mhz(of).map_or(0, |mhz| mhz.round() as u64);
+        columns.put(all().flatten().map(mhz))?;
     }
     Ok(())
 }

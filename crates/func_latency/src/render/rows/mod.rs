@@ -9,7 +9,7 @@ mod texts;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{CallRow, CountersAsked, FunctionReport, Metric, Reason, Report, RowSink};
+use analyzer::{CallRow, CountersAsked, FunctionReport, Reason, Report, RowSink};
 use anyhow::{Context, Result};
 use model::Tid;
 use serde::Serialize;
@@ -301,10 +301,7 @@ fn write_rows_of(
     function: &FunctionReport,
     names: &dyn Names,
 ) -> io::Result<()> {
-    let counters = function
-        .counters
-        .as_ref()
-        .map(|counters| CountersAsked { kernel: counters.get(Metric::KernelInstructions).is_some() });
+    let counters = function.counters.as_ref().map(|counters| counters.asked);
     let (origin, mut objects) = (Origin::default(), Objects::default());
     let mut rows = function.rows.iter().enumerate();
     rows.try_for_each(|(number, call)| {
@@ -316,7 +313,7 @@ fn write_rows_of(
 
 /// What a call executed, if that was asked for: nulls of a call that was not seen whole.
 fn numbers(counters: Option<CountersAsked>, call: &CallRow) -> Option<Numbers> {
-    counters.map(|asked| Numbers::of(call.counted.as_ref(), asked.kernel))
+    counters.map(|asked| Numbers::of_call(call, asked))
 }
 
 fn write_header(out: &mut dyn Write, form: RowsForm, has_counters: bool, labels: &Labels) -> io::Result<()> {

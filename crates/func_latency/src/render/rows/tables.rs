@@ -296,7 +296,7 @@ impl<'n> RowCells<'n> {
     }
 
     fn counters(&self, to: &mut Cells<'_>, row: &CallRow) {
-        let numbers = self.counters.map(|asked| Numbers::of(row.counted.as_ref(), asked.kernel));
+        let numbers = self.counters.map(|asked| Numbers::of_call(row, asked));
         numbers.unwrap_or_default().in_order().into_iter().for_each(|number| to.count(number));
     }
 

@@ -152,8 +152,9 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
+    let of_kernel = groups.iter().any(|group| group.executed().is_some_and(|of| of.is_of_kernel()));
     if groups.iter().any(|group| group.executed().is_some()) {
-        titles.extend(counters::titles());
+        titles.extend(counters::titles(of_kernel));
     }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
@@ -162,7 +163,7 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
         let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
         cells.extend(group.off_cpu_average());
         cells.extend(group.cpu_percent().map(percent));
-        cells.extend(group.executed().iter().flat_map(|sum| counters::cells(sum, group.calls())));
+        cells.extend(group.executed().iter().flat_map(|sum| counters::cells(sum, group.calls(), of_kernel)));
         cells.extend([
             duration(group.sum_ns()),
             percent(share(group.sum_ns(), whole)),

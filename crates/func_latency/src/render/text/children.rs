@@ -113,8 +113,10 @@ pub(super) fn write(
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
     }
+    let of_kernel = |folded: &Folded| folded.row.counted.is_some_and(|counted| counted.is_of_kernel());
+    let of_kernel = rows.iter().any(|row| row.kind() == ChildKind::Own && of_kernel(row));
     if rows.iter().any(|folded| folded.row.counted.is_some()) {
-        titles.extend(counters::titles());
+        titles.extend(counters::titles(of_kernel));
     }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
@@ -129,7 +131,7 @@ pub(super) fn write(
             true => AGAIN.to_owned(),
             false => percent_within(cpu_percent, cpu_error(cpu_percent)),
         }));
-        cells.extend(row.counted.iter().flat_map(|counted| counters::cells(counted, total.count)));
+        cells.extend(row.counted.iter().flat_map(|counted| counters::cells(counted, total.count, of_kernel)));
         cells.extend(match again(folded) {
             true => [AGAIN.to_owned(), AGAIN.to_owned(), String::new()],
             false => [

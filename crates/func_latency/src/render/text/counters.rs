@@ -12,10 +12,11 @@ use crate::render::units::{counted, grouped, ns_within};
 use crate::render::{View, histogram};
 
 /// Columns of the table, where they are known.
-const COLUMNS: [Metric; 6] = [
+const COLUMNS: [Metric; 7] = [
     Metric::Instructions,
     Metric::Cycles,
     Metric::MilliIpc,
+    Metric::Frequency,
     Metric::Branches,
     Metric::Calls,
     Metric::KernelInstructions,
@@ -116,10 +117,19 @@ fn exact_mean(mean: f64) -> String {
 
 /// All calls together.
 fn sums(out: &mut dyn Write, counters: &CounterReport) -> io::Result<()> {
-    let Counted { executed, cycles } = &counters.sum;
+    let (calls, sum) = &counters.known;
+    let Counted { executed, cycles, .. } = sum;
+    let what = match counters.with_gaps {
+        0 => "total".to_owned(),
+        _ if *calls == 0 => return Ok(()),
+        _ => format!("total of {}", counted(*calls, "call without missing code")),
+    };
+    if sum.is_of_kernel() {
+        return writeln!(out, "  {what}: {}", counted(executed.kernel_instructions, "kernel instruction"));
+    }
     write!(
         out,
-        "  total: {}, {} ({} indirect), {}",
+        "  {what}: {}, {} ({} indirect), {}",
         counted(executed.instructions, "instruction"),
         match executed.conditional_branches.saturating_add(executed.indirect_branches) {
             1 => "1 branch".to_owned(),
@@ -131,7 +141,7 @@ fn sums(out: &mut dyn Write, counters: &CounterReport) -> io::Result<()> {
     match cycles {
         Some(cycles) => {
             write!(out, ", {} cycles +- {}", grouped(cycles.count), grouped(cycles.error))?;
-            writeln!(out, ", IPC {}", ipc(&counters.sum))
+            writeln!(out, ", IPC {}", ipc(sum))
         }
         None => writeln!(out),
     }
@@ -144,27 +154,46 @@ fn notes(
     function: &FunctionReport,
     counters: &CounterReport,
 ) -> io::Result<()> {
-    let is_missing = view.report.loss.by_cause.iter().any(|loss| loss.object().is_some());
-    let exactness = if is_missing {
-        "counts are of the code at hand: code whose file is missing adds nothing"
-    } else {
-        "counts are exact, cycles within their error"
-    };
-    writeln!(out, "  of user code, each REP instruction as one; {exactness}")?;
+    if counters.with_gaps > 0 {
+        let calls = counted(counters.with_gaps, "call");
+        writeln!(out, "  unknown for {calls} in which code is missing: what ran there is not known")?;
+    }
+    let kernel = counters.get(Metric::KernelInstructions);
+    if let Some(kernel) = kernel.filter(|kernel| kernel.count < counters.known.0) {
+        let calls = counted(counters.known.0 - kernel.count, "call");
+        writeln!(out, "  kernel instr.: unknown for {calls} in which kernel code could not be followed")?;
+    }
+    if counters.sum.is_of_kernel() {
+        writeln!(
+            out,
+            "  a function of the kernel runs no user code: its own instructions are counted, exactly"
+        )?;
+        writeln!(out, "  branches, cycles, IPC and MHz of kernel code are unknown")?;
+        return not_ended(out, function);
+    }
+    writeln!(
+        out,
+        "  of user code, each REP instruction as one; counts are exact, cycles within their error"
+    )?;
     if counters.sum.cycles.is_none() {
-        writeln!(out, "  cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)")?;
+        writeln!(
+            out,
+            "  cycles, IPC and MHz are unknown: the recording has no CYC packets (record with cyc=1)"
+        )?;
+    } else if counters.get(Metric::Frequency).is_none() && counters.known.0 > 0 {
+        let why = match counters.asked.bus_khz {
+            Some(_) => "no CBR packet says the frequency",
+            None => "the recording does not say the bus clock (max_nonturbo_ratio)",
+        };
+        writeln!(out, "  MHz is unknown: {why}")?;
     }
     if let Some(ipc) = counters.get(Metric::MilliIpc)
-        && ipc.count < function.latency.count
+        && ipc.count < counters.known.0
     {
-        let without = counted(function.latency.count - ipc.count, "call");
+        let without = counted(counters.known.0 - ipc.count, "call");
         writeln!(out, "  IPC: without {without}, of which the cycles are no more than their error")?;
     }
-    let not_counted = function.tails.calls;
-    if not_counted > 0 {
-        let calls = counted(not_counted, "call");
-        writeln!(out, "  unknown for {calls} not seen from entry to end: open, or cut by a gap")?;
-    }
+    not_ended(out, function)?;
     if view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some()) {
         writeln!(
             out,
@@ -174,25 +203,48 @@ fn notes(
     Ok(())
 }
 
+/// Of how many calls nothing is known.
+fn not_ended(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
+    match function.tails.calls {
+        0 => Ok(()),
+        calls => {
+            let calls = counted(calls, "call");
+            writeln!(out, "  unknown for {calls} not seen from entry to end: open, or cut by a gap")
+        }
+    }
+}
+
 /// Instructions per cycle, with two digits.
 pub(super) fn ipc(counted: &Counted) -> String {
     // From thousandths, which the figures of calls are in: one call's IPC is that of all its calls.
     counted.ipc().map_or("unknown".to_owned(), |(ipc, _)| ratio((ipc * 1000.0).round() as u64))
 }
 
-/// Titles of the columns that a table gets where calls are counted.
-pub(super) fn titles() -> [(&'static str, Align); 2] {
-    [("instr. avg", Align::Right), ("IPC", Align::Right)]
+/// Titles of the columns that a table gets where calls are counted; `of_kernel`: those of a function of the
+/// kernel.
+pub(super) fn titles(of_kernel: bool) -> Vec<(&'static str, Align)> {
+    match of_kernel {
+        true => vec![("kernel instr. avg", Align::Right)],
+        false => vec![("instr. avg", Align::Right), ("IPC", Align::Right)],
+    }
 }
 
 /// The cells below [`titles`].
-pub(super) fn cells(counted: &Counted, count: u64) -> [String; 2] {
-    let instructions = match count {
+pub(super) fn cells(counted: &Counted, count: u64, of_kernel: bool) -> Vec<String> {
+    let mean = |sum: u64, is_known: bool| match count {
         0 => "-".to_owned(),
-        _ => exact_mean(counted.executed.instructions as f64 / count as f64),
+        _ if !is_known => "unknown".to_owned(),
+        _ => exact_mean(sum as f64 / count as f64),
     };
-    let is_code = counted.executed.instructions > 0;
-    [instructions, if is_code { ipc(counted) } else { "-".to_owned() }]
+    if of_kernel {
+        return vec![mean(counted.executed.kernel_instructions, counted.is_kernel_known())];
+    }
+    let ipc = match counted.executed.instructions {
+        _ if !counted.is_known() => "unknown".to_owned(),
+        0 => "-".to_owned(),
+        _ => ipc(counted),
+    };
+    vec![mean(counted.executed.instructions, counted.is_known()), ipc]
 }
 
 /// Writes the histogram of calls by another number than latency.

@@ -44,7 +44,8 @@ impl CounterCheck {
         };
         self.verdict.compared += 1;
         let expected = item.executed - executed;
-        let found = Executed { kernel_instructions: 0, ..counters.executed - ours.executed };
+        let all = counters.executed.since(&ours.executed);
+        let found = Executed { kernel_instructions: 0, gaps: 0, kernel_gaps: 0, ..all };
         let is_wrong = expected != found;
         self.verdict.wrong += u64::from(is_wrong);
         let between = |to: Cycles, from: Cycles| to.since(from);

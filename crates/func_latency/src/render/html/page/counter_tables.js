@@ -71,7 +71,7 @@ function showCounters(calls, both, side, brushed) {
       element("th", { colSpan: 2, className: `${NUMBER} first`, scope: "colgroup" }, title ?? name);
     made.tHead.prepend(element("tr", {}, element("th"), ...columns.map(head)));
   }
-  const sums = sides.map((s) => note(`${brushed ? (s === BRUSHED ? "brushed" : "others") : "total"}: ${sumText(counters, both[s])}`));
+  const sums = !counters.table.user ? [] : sides.map((s) => note(`${brushed ? (s === BRUSHED ? "brushed" : "others") : "total"}: ${sumText(counters, both[s])}`));
   card("counters", "What calls executed", made, ...sums, ...counterNotes(calls, both, found, columns));
 }
 
@@ -91,16 +91,26 @@ function sumText({ table }, { work }) {
 }
 
 /** What the numbers are of, and what is not known. */
-function counterNotes({ counters }, both, found, columns) {
-  const { table } = counters;
-  const notes = ["of user code, each REP instruction as one; counts are exact, cycles within their error"];
-  if (!table.cycles) notes.push("cycles and IPC are unknown: the recording has no CYC packets (record with cyc=1)");
+function counterNotes(calls, both, found, columns) {
+  const { table } = calls.counters;
+  const notes = [
+    table.user
+      ? "of user code, each REP instruction as one; counts are exact, cycles within their error"
+      : "a function of the kernel runs no user code: its own instructions are counted, and nothing else of it is known",
+  ];
+  if (!table.user) return notes.map(note);
+  if (table.cycles && !table.frequency) {
+    notes.push("MHz is unknown: no CBR packet says the frequency, or the recording does not say the bus clock");
+  }
+  if (!table.cycles) notes.push("cycles, IPC and MHz are unknown: the recording has no CYC packets (record with cyc=1)");
   const ipc = columns.findIndex(({ name }) => name === "IPC");
-  const without = ipc < 0 ? 0 : found[0].reduce((sum, of, s) => sum + (of?.count ?? 0) - (found[ipc][s]?.count ?? 0), 0);
+  const without = ipc < 0 ? 0 : found[1].reduce((sum, of, s) => sum + (of?.count ?? 0) - (found[ipc][s]?.count ?? 0), 0);
   if (without > 0) {
     notes.push(`IPC: without ${counted(without, "call")}, of which the cycles are no more than their error`);
   }
   const open = both.reduce((sum, tally) => sum + tally.open, 0);
+  const gaps = calls.counters.instructions.reduce((n, it, i) => n + (Number.isNaN(it) && calls.isCounted(i) ? 1 : 0), 0);
+  if (gaps > 0) notes.push(`unknown for ${counted(gaps, "call")} in which code is missing: what ran there is not known`);
   if (open > 0) notes.push(`unknown for ${counted(open, "call")} not seen from entry to end: open, or cut by a gap`);
   if (table.is_filtered) {
     notes.push("with an IP filter only code inside of its ranges is counted: what runs outside adds nothing");

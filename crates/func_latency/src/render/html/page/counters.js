@@ -55,9 +55,10 @@ class Counters {
     this.indirect = column();
     this.branches = this.indirect.map((indirect, i) => indirect + conditional[i]);
     this.made = column();
-    this.kernel = table.kernel ? column() : null;
+    this.kernel = table.kernel ? column().map((more) => (more > 0 ? more - 1 : NaN)) : null;
     this.cycles = table.cycles ? column() : new Float64Array(count).fill(NaN);
     this.error = table.cycles ? column() : new Float64Array(count).fill(NaN);
+    this.mhz = table.frequency ? column().map((mhz) => (mhz > 0 ? mhz : NaN)) : null;
     this.ipc = this.cycles.map((cycles, i) => milliIpc(this.instructions[i], cycles, this.error[i]));
     this.children = readWork(reader, calls.childrenFrom[count], table.cycles);
     const { trees } = calls;
@@ -67,12 +68,14 @@ class Counters {
 
   /** Numbers that calls have, with their title; those that are not known are left out. */
   columns() {
+    const { user } = this.table;
     const all = [
-      { name: "instructions", values: this.instructions },
+      { name: "instructions", values: this.instructions, isKnown: user },
       { name: "cycles", values: this.cycles, error: this.error, isKnown: this.table.cycles },
       { name: "IPC", values: this.ipc, isRatio: true, isKnown: this.table.cycles },
-      { name: "branches", values: this.branches },
-      { name: "calls", values: this.made },
+      { name: "MHz", values: this.mhz, isKnown: this.table.frequency },
+      { name: "branches", values: this.branches, isKnown: user },
+      { name: "calls", values: this.made, isKnown: user },
       { name: "kernel instr.", values: this.kernel, isKnown: this.table.kernel },
     ];
     return all.filter(({ isKnown = true }) => isKnown);
@@ -120,14 +123,16 @@ function countText(count) {
 /** All that a call has, as pairs of a title and a text. */
 function countersOf({ counters }, i) {
   if (counters === null) return [];
-  const { instructions, cycles, error, ipc, branches, indirect, made, kernel } = counters;
+  const { table, instructions, cycles, error, ipc, mhz, branches, indirect, made, kernel } = counters;
   const known = (value, text) => (Number.isNaN(value) ? "unknown" : text);
-  const rows = [
+  const user = [
     ["instructions", known(instructions[i], grouped(instructions[i]))],
     ["cycles", known(cycles[i], `${grouped(cycles[i])} ± ${grouped(error[i])}`)],
     ["IPC", known(ipc[i], ratio(ipc[i]))],
+    ["MHz", mhz === null ? "unknown" : countText(mhz[i])],
     ["branches", known(branches[i], `${grouped(branches[i])} (${grouped(indirect[i])} indirect)`)],
     ["calls", countText(made[i])],
   ];
+  const rows = table.user ? user : [];
   return kernel === null ? rows : [...rows, ["kernel instr.", countText(kernel[i])]];
 }
