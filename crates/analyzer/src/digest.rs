@@ -26,7 +26,7 @@ use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
-use crate::running::{Activation, CountedChildren, EndedCall};
+use crate::running::{Activation, EndedCall};
 use crate::runs::{Run, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
@@ -266,9 +266,10 @@ impl<'a> Thread<'a> {
             self.stack.add_child(&mut session.places, depth, (Child { kind, ..*child }, *total), None);
         }
     }
+
     /// Hands over the calls of a run, before which others were entered, or are open.
     fn hand_over_kept(&self, session: &mut Session<'a>, kept: &KeptCalls) {
-        let (counted, now) = (CountedChildren::default(), self.off_cpu.total_ns());
+        let now = self.off_cpu.total_ns();
         for (wanted, row, children) in kept.iter() {
             let mut row = *row;
             if let Some(before) = self.entered.open.get(wanted) {
@@ -276,7 +277,7 @@ impl<'a> Thread<'a> {
                 row.depth += before.depth;
             }
             let off_cpu_ns = (now, now);
-            let ended = EndedCall { row: &row, children, counted: &counted, code: &[], off_cpu_ns };
+            let ended = EndedCall { row: &row, children, counted: &[], code: &[], off_cpu_ns };
             session.call(wanted, &ended, None);
         }
     }
