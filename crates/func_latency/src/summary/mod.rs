@@ -11,7 +11,7 @@ pub(crate) mod names;
 mod numbering;
 pub(crate) mod slowest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -44,6 +44,9 @@ pub(crate) struct SummaryFile {
     pub(crate) hosts: BTreeMap<String, Summary>,
     /// The slowest calls of each function.
     pub(crate) slowest: Vec<SlowRow>,
+    /// Recordings that have no summary, and why: `c.data: cannot open it`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) missing: BTreeSet<String>,
 }
 
 /// What a report says of a recording, besides its sums.
@@ -81,7 +84,8 @@ impl SummaryFile {
     ) -> Self {
         let hosts = BTreeMap::from([(facts.host.clone(), sums.named(recording))]);
         let recordings = BTreeMap::from([(recording.to_owned(), facts)]);
-        Self { schema: SCHEMA.to_owned(), recordings, names, hosts, slowest }.numbered_by_names()
+        let (schema, missing) = (SCHEMA.to_owned(), BTreeSet::new());
+        Self { schema, recordings, names, hosts, slowest, missing }.numbered_by_names()
     }
 
     /// Reads a file.
@@ -159,7 +163,7 @@ impl SummaryFile {
             ));
         }
         let (one, other) = numbering::together(self, other);
-        let Self { mut hosts, mut recordings, names, mut slowest, schema } = one;
+        let Self { mut hosts, mut recordings, names, mut slowest, mut missing, schema } = one;
         for (host, sums) in other.hosts {
             let twice =
                 |name: String| format!("its recording {name} is in another summary, too: name it once");
@@ -177,7 +181,8 @@ impl SummaryFile {
         recordings.extend(other.recordings);
         slowest.extend(other.slowest);
         slowest::keep(&mut slowest);
-        Ok(Self { schema, recordings, names, hosts, slowest })
+        missing.extend(other.missing);
+        Ok(Self { schema, recordings, names, hosts, slowest, missing })
     }
 
     /// The sums of all hosts.
