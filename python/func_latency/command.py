@@ -62,19 +62,23 @@ def run(words, memory_bytes=None, directory=None):
     return ended.stdout
 
 
+#: What the command says where it cannot have memory, of its own or for a thread.
+_NO_MEMORY = ("memory allocation of ", "Cannot allocate memory", "Resource temporarily unavailable")
+
+
 def _why(ended, memory_bytes):
     """Says why a command has no result."""
     said = ended.stderr.decode(errors="replace").strip().splitlines()
-    if ended.returncode < 0:
-        number = -ended.returncode
-        name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
-        refused = [line for line in said if line.startswith("memory allocation of ")]
-        if refused:
-            bound = "" if memory_bytes is None else f" (it may have {memory_bytes} bytes: give memory_bytes more)"
-            return f"out of memory: {refused[0]}{bound}"
-        if number == signal.SIGKILL:
-            return "killed by SIGKILL, as the kernel does where memory runs out: run fewer at once"
-        return f"killed by {name}"
     prefix = "func_latency: error: "
     errors = [line[len(prefix) :] for line in said if line.startswith(prefix)]
-    return errors[0] if errors else "; ".join(said[-3:]) or f"exit code {ended.returncode}"
+    if errors:
+        return errors[0]
+    refused = [line for line in said if any(text in line for text in _NO_MEMORY)]
+    if refused:
+        bound = "that there is" if memory_bytes is None else f"of memory_bytes={memory_bytes}"
+        return f"out of memory, {bound}: {refused[0]}"
+    if ended.returncode == -signal.SIGKILL:
+        return "killed by SIGKILL, as the kernel does where memory runs out: run fewer at once"
+    if ended.returncode < 0:
+        return f"killed by {signal.strsignal(-ended.returncode) or f'signal {-ended.returncode}'}"
+    return "; ".join(said[-3:]) or f"exit code {ended.returncode}"

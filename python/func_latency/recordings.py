@@ -48,7 +48,7 @@ class Lost:
     why: str
 
     def __str__(self):
-        return f"{self.recording}: {self.why}"
+        return self.why if self.recording in self.why else f"{self.recording}: {self.why}"
 
 
 class NothingLeft(Exception):
@@ -111,8 +111,9 @@ def _fetch(url, directory):
             expected = source.headers.get("Content-Length")
             if expected is not None and int(expected) != copy.tell():
                 raise command.CommandFailed(f"{copy.tell()} of {expected} bytes came: try again")
-    except (OSError, urllib.error.URLError) as error:
-        raise command.CommandFailed(f"cannot copy it: {error}") from error
+    except OSError as error:
+        why = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise command.CommandFailed(f"cannot copy it: {why}") from error
     return name
 
 
