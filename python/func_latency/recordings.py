@@ -112,7 +112,8 @@ def _fetch(url, directory):
             if expected is not None and int(expected) != copy.tell():
                 raise command.CommandFailed(f"{copy.tell()} of {expected} bytes came: try again")
     except OSError as error:
-        why = error.reason if isinstance(error, urllib.error.URLError) else error
+        is_of_url = type(error) is urllib.error.URLError
+        why = error.reason if is_of_url else error
         raise command.CommandFailed(f"cannot copy it: {why}") from error
     return name
 
