@@ -29,8 +29,12 @@ use slowest::SlowRow;
 /// Name and version of the format.
 pub(crate) const SCHEMA: &str = "func_latency.summary/1";
 
-/// Bytes that a file may have: more than those of a million different latencies on each of 50 hosts.
+/// Bytes that a file may have.
 const BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of memory that a file may take by [`memory_of`]: those of a million different latencies on each of 25
+/// hosts.
+const MEMORY_MAX: u64 = 2 << 30;
 
 /// A file: of one recording, or of several.
 #[derive(Serialize, Deserialize)]
@@ -106,6 +110,16 @@ impl SummaryFile {
         #[derive(Deserialize)]
         struct Version {
             schema: String,
+        }
+        let memory = memory_of(bytes);
+        if memory > MEMORY_MAX {
+            return Err(format!(
+                "its {} values would take {} GB of memory, and a summary may take {}: write it of fewer functions \
+                 (-f), or merge fewer recordings into it",
+                values_of(bytes),
+                memory >> 30,
+                MEMORY_MAX >> 30
+            ));
         }
         let no_summary = |error| format!("no summary as `report --summary` writes it: {error}");
         let Version { schema } = serde_json::from_slice(bytes).map_err(no_summary)?;
@@ -205,6 +219,20 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Values in JSON, about: commas and what is before the first of each list.
+fn values_of(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| matches!(byte, b',' | b'[')).count() as u64
+}
+
+/// About the memory that JSON takes when it is read: its text, what a list needs for each value, and a map for
+/// its first.
+fn memory_of(bytes: &[u8]) -> u64 {
+    const VALUE_BYTES: u64 = 36;
+    const MAP_BYTES: u64 = 640;
+    let maps = bytes.iter().filter(|byte| **byte == b'{').count() as u64;
+    bytes.len() as u64 + values_of(bytes) * VALUE_BYTES + maps * MAP_BYTES
+}
+
 fn described(only: &[String]) -> String {
     if only.is_empty() { "without a choice".to_owned() } else { only.join(", ") }
 }
@@ -228,6 +256,23 @@ mod tests {
         let rest = format!("\"recordings\":{{}},{names},\"hosts\":{{}},\"slowest\":[]");
         let empty = format!("{{\"schema\":\"{SCHEMA}\",{rest}}}");
         assert_eq!(error(&empty), "its sums are not those of its recordings");
+    }
+
+    /// A gigabyte of JSON could take 10 GB and more: nothing of it is read then.
+    #[test]
+    fn what_would_take_too_much_memory_is_not_read() {
+        let many = |text: &str| {
+            let bytes = text.repeat((1 << 22) + 1);
+            SummaryFile::parse(bytes.as_bytes()).map(drop).unwrap_err()
+        };
+        let refused = many("{\"\":0},");
+        let expect = "its 4194305 values would take 2 GB of memory, and a summary may take 2: ";
+        assert!(refused.starts_with(expect), "{refused}");
+        assert!(refused.contains("-f") && refused.contains("fewer recordings"), "{refused}");
+        assert!(many("1234567,").starts_with("no summary as"));
+        // A million different latencies on each of 20 hosts.
+        let pair = "[1234567,1],";
+        assert!(20_000_000 * memory_of(pair.as_bytes()) < MEMORY_MAX);
     }
 
     #[test]
