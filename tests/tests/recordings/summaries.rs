@@ -125,6 +125,43 @@ fn neither_order_nor_brackets_matter() {
     assert_eq!(report["trace"]["no_off_cpu"].as_str().map(|why| why.contains("context-switch")), Some(true));
 }
 
+/// What has no summary is named among the losses, in every bracketing.
+#[test]
+fn what_is_missing_is_a_loss_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    for name in ["demo", "demo-cpu2-ovf"] {
+        let Some(fixture) = fixture(name) else { return };
+        summarise(&fixture.data, "round_fn", &of(name));
+    }
+    let (demo, other, part, all) = (of("demo"), of("demo-cpu2-ovf"), of("part"), of("all"));
+    let missing = ["--missing", "c.data: cannot open it", "--missing", "b.data: host is down"];
+    let json = ["merge", "--format", "json"];
+    let at_once = done(&[&json[..], &missing].concat(), &["--summary".as_ref(), &all, &demo, &other]);
+    let report: Value = serde_json::from_str(&at_once).unwrap();
+    let problems = report["loss"]["problems"].as_array().unwrap().iter();
+    let problems: Vec<&str> = problems.filter_map(Value::as_str).collect();
+    let expect = ["b.data: host is down", "c.data: cannot open it"];
+    assert_eq!(problems, expect.map(|what| format!("missing: {what}; its calls are not counted")));
+    done(&[&json[..], &missing[2..]].concat(), &["--summary".as_ref(), &part, &other]);
+    let words = [&json[..], &missing[..2]].concat();
+    let again = of("again");
+    assert_eq!(done(&words, &["--summary".as_ref(), &again, &part, &demo]), at_once);
+    assert!(std::fs::read(&again).unwrap() == std::fs::read(&all).unwrap());
+    let text = done(&["merge"], &[&again]);
+    assert!(text.contains("  missing: b.data: host is down; its calls are not counted\n"), "{text}");
+}
+
+/// It was accepted, and nothing had the label.
+#[test]
+fn a_label_of_nothing_is_an_error() {
+    let Some(fixture) = fixture("demo") else { return };
+    let output = run(&["report", "-f", "round_fn", "--label", "build=v2"], &[&fixture.data]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("add --rows or --summary"), "{errors}");
+}
+
 /// The figures of two recordings together are those of all their calls in one list.
 #[test]
 fn figures_are_those_of_all_calls() {
