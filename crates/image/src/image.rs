@@ -294,8 +294,8 @@ impl Image {
         }
     }
 
-    /// Which of the functions of its name in its object each function is: from 0, in the order of addresses. What
-    /// is none of [`Self::functions`] is left out.
+    /// Which of the functions of its name in its object each function is: from 0, in the order of addresses.
+    /// What is none of [`Self::functions`] is left out.
     #[must_use]
     pub fn nth_of_names(&self, ids: &[FunctionId]) -> BTreeMap<FunctionId, u32> {
         let objects: BTreeSet<ObjectId> =

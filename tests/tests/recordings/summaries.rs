@@ -152,6 +152,66 @@ fn what_is_missing_is_a_loss_by_name() {
     assert!(text.contains("  missing: b.data: host is down; its calls are not counted\n"), "{text}");
 }
 
+/// Recordings with one label against those with another: what `diff` says of their rows, run by run.
+#[test]
+fn a_difference_by_label_is_that_of_the_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    let builds = [
+        ("v1", ["demo", "demo-cpu2-ovf", "demo-kernel-ovf", "demo-window", "demo-ovf"]),
+        ("v2", ["demo-lag64", "demo-skew", "demo-cpu2-window", "demo-cpu2-defer", "demo-cpu2-latetnt"]),
+    ];
+    let mut summaries = Vec::new();
+    for (build, names) in builds {
+        std::fs::create_dir(of(build)).unwrap();
+        for (number, name) in names.iter().enumerate() {
+            let Some(fixture) = fixture(name) else { return };
+            let (summary, rows) = (of(name), of(build).join(format!("run-{number}.jsonl")));
+            let words =
+                ["report", "--format", "json", "-f", "round_fn", "--label", &format!("build={build}")];
+            let paths = ["--summary".as_ref(), summary.as_path(), "--rows".as_ref(), &rows, &fixture.data];
+            done(&words, &paths);
+            summaries.push(summary);
+        }
+    }
+    let paths: Vec<&Path> = summaries.iter().rev().map(PathBuf::as_path).collect();
+    let diff = |words: &[&str], paths: &[&Path]| -> Value {
+        serde_json::from_str(&done(&[&["diff", "--format", "json"], words].concat(), paths)).unwrap()
+    };
+    let by_rows = diff(&["-f", "round_fn"], &[&of("v1"), &of("v2")]);
+    let by_label = diff(&["--by", "build"], &paths);
+    assert_eq!(by_label["figures"], by_rows["figures"]);
+    assert_eq!(by_label["figures"].as_array().unwrap().len(), 5);
+    let text = done(&["diff", "--by", "build=v2,v1"], &paths);
+    assert!(
+        text.starts_with("[round_fn]: B, build=v1 (5 recordings), against A, build=v2 (5 recordings)"),
+        "{text}"
+    );
+
+    // Two hosts of each: a host is a run with the calls of all its recordings.
+    for (number, summary) in summaries.iter().enumerate() {
+        let host = format!("\"{}\"", if number % 5 < 2 { "h1" } else { "h2" });
+        let text = std::fs::read_to_string(summary).unwrap().replace("\"tracegen\"", &host);
+        std::fs::write(summary, text).unwrap();
+    }
+    let by_host = diff(&["--by", "build"], &paths);
+    assert_eq!(by_host["base"]["runs"].as_array().unwrap().len(), 2);
+    let merged = of("merged");
+    done(&["merge"], &[&paths[..5], &["--summary".as_ref(), &merged]].concat());
+    let of_merged = diff(&["--by", "build"], &[&[merged.as_path()], &paths[5..]].concat());
+    assert_eq!(of_merged["figures"], by_host["figures"]);
+
+    let error = |words: &[&str], paths: &[&Path]| {
+        let output = run(&[&["diff"], words].concat(), paths);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error(&["--by", "rack"], &paths).contains("report --label rack=VALUE"));
+    assert!(error(&["--by", "build"], &paths[..5]).contains("1 value of build"));
+    assert!(error(&["--by", "build"], &[&paths[..], &paths[..1]].concat()).contains("name it once"));
+    assert!(error(&["--by", "build=v1,v3"], &paths).contains("no summary has build=v3"));
+}
+
 /// It was accepted, and nothing had the label.
 #[test]
 fn a_label_of_nothing_is_an_error() {

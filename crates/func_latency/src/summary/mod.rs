@@ -32,8 +32,8 @@ pub(crate) const SCHEMA: &str = "func_latency.summary/1";
 /// Bytes that a file may have.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of memory that a file may take by [`memory_of`]: those of a million different latencies on each of 25
-/// hosts.
+/// Bytes of memory that a file may take by [`memory_of`]: those of a million different latencies on each of
+/// 25 hosts.
 const MEMORY_MAX: u64 = 2 << 30;
 
 /// A file: of one recording, or of several.
@@ -199,6 +199,25 @@ impl SummaryFile {
         Ok(Self { schema, recordings, names, hosts, slowest, missing })
     }
 
+    /// A file of each host, by its name: without the slowest calls.
+    pub(crate) fn by_host(self) -> Vec<(String, Self)> {
+        let Self { schema, recordings, names, hosts, .. } = self;
+        let of_host = |(host, sums): (String, Summary)| {
+            let of = |(_, facts): &(&String, &RecordingFacts)| facts.host == host;
+            let recordings = recordings.iter().filter(of);
+            let file = Self {
+                schema: schema.clone(),
+                recordings: recordings.map(|(name, facts)| (name.clone(), facts.clone())).collect(),
+                names: names.clone(),
+                hosts: BTreeMap::from([(host.clone(), sums)]),
+                slowest: Vec::new(),
+                missing: BTreeSet::new(),
+            };
+            (host, file)
+        };
+        hosts.into_iter().map(of_host).collect()
+    }
+
     /// The sums of all hosts.
     pub(crate) fn sums(&self) -> Option<Summary> {
         let mut hosts = self.hosts.values().cloned();
@@ -224,8 +243,8 @@ fn values_of(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| matches!(byte, b',' | b'[')).count() as u64
 }
 
-/// About the memory that JSON takes when it is read: its text, what a list needs for each value, and a map for
-/// its first.
+/// About the memory that JSON takes when it is read: its text, what a list needs for each value, and a map
+/// for its first.
 fn memory_of(bytes: &[u8]) -> u64 {
     const VALUE_BYTES: u64 = 36;
     const MAP_BYTES: u64 = 640;

@@ -151,7 +151,7 @@ fn function_names(
     let mut taken: BTreeSet<(String, Option<String>, u32)> = BTreeSet::new();
     let function = |id: &FunctionId| {
         let (name, object) = (names.function(*id), names.object_of(*id));
-        // Objects of one path have functions of one name and place: these stand in the order of their numbers.
+        // Objects of one path may have the same functions, which stand in the order of their numbers.
         let mut nth = known.get(id).copied().unwrap_or_default();
         while !taken.insert((name.clone(), object.clone(), nth)) {
             nth = nth.saturating_add(1);
