@@ -113,6 +113,8 @@ def _fetch(url, directory):
                 raise command.CommandFailed(f"{copy.tell()} of {expected} bytes came: try again")
     except OSError as error:
         is_of_url = type(error) is urllib.error.URLError
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         why = error.reason if is_of_url else error
         raise command.CommandFailed(f"cannot copy it: {why}") from error
     return name

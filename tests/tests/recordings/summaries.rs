@@ -158,8 +158,30 @@ fn a_difference_by_label_is_that_of_the_runs() {
     let directory = tempfile::tempdir().unwrap();
     let of = |name: &str| directory.path().join(name);
     let builds = [
-        ("v1", ["demo", "demo-cpu2-ovf", "demo-kernel-ovf", "demo-window", "demo-ovf"]),
-        ("v2", ["demo-lag64", "demo-skew", "demo-cpu2-window", "demo-cpu2-defer", "demo-cpu2-latetnt"]),
+        (
+            "v1",
+            [
+                "demo",
+                "demo-cpu2-ovf",
+                "demo-cpu2-trunc",
+                "demo-window",
+                "demo-ovf",
+                "demo-trunc",
+                "demo-skew",
+            ],
+        ),
+        (
+            "v2",
+            [
+                "demo-lag64",
+                "demo-cpu2",
+                "demo-nomtc",
+                "demo-cpu2-defer",
+                "demo-lag0",
+                "demo-defer",
+                "demo-cpu8",
+            ],
+        ),
     ];
     let mut summaries = Vec::new();
     for (build, names) in builds {
@@ -174,7 +196,7 @@ fn a_difference_by_label_is_that_of_the_runs() {
             summaries.push(summary);
         }
     }
-    let paths: Vec<&Path> = summaries.iter().rev().map(PathBuf::as_path).collect();
+    let paths: Vec<&Path> = summaries.iter().map(PathBuf::as_path).collect();
     let diff = |words: &[&str], paths: &[&Path]| -> Value {
         serde_json::from_str(&done(&[&["diff", "--format", "json"], words].concat(), paths)).unwrap()
     };
@@ -182,23 +204,24 @@ fn a_difference_by_label_is_that_of_the_runs() {
     let by_label = diff(&["--by", "build"], &paths);
     assert_eq!(by_label["figures"], by_rows["figures"]);
     assert_eq!(by_label["figures"].as_array().unwrap().len(), 5);
+    assert!(by_label["figures"][0]["change_percent"].is_number(), "seven runs have an interval");
     let text = done(&["diff", "--by", "build=v2,v1"], &paths);
     assert!(
-        text.starts_with("[round_fn]: B, build=v1 (5 recordings), against A, build=v2 (5 recordings)"),
+        text.starts_with("[round_fn]: B, build=v1 (7 recordings), against A, build=v2 (7 recordings)"),
         "{text}"
     );
 
     // Two hosts of each: a host is a run with the calls of all its recordings.
     for (number, summary) in summaries.iter().enumerate() {
-        let host = format!("\"{}\"", if number % 5 < 2 { "h1" } else { "h2" });
+        let host = format!("\"{}\"", if number % 7 < 3 { "h1" } else { "h2" });
         let text = std::fs::read_to_string(summary).unwrap().replace("\"tracegen\"", &host);
         std::fs::write(summary, text).unwrap();
     }
     let by_host = diff(&["--by", "build"], &paths);
-    assert_eq!(by_host["base"]["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(by_host["a"]["runs"].as_array().unwrap().len(), 2);
     let merged = of("merged");
-    done(&["merge"], &[&paths[..5], &["--summary".as_ref(), &merged]].concat());
-    let of_merged = diff(&["--by", "build"], &[&[merged.as_path()], &paths[5..]].concat());
+    done(&["merge"], &[&paths[..7], &["--summary".as_ref(), &merged]].concat());
+    let of_merged = diff(&["--by", "build"], &[&[merged.as_path()], &paths[7..]].concat());
     assert_eq!(of_merged["figures"], by_host["figures"]);
 
     let error = |words: &[&str], paths: &[&Path]| {
@@ -207,7 +230,7 @@ fn a_difference_by_label_is_that_of_the_runs() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(error(&["--by", "rack"], &paths).contains("report --label rack=VALUE"));
-    assert!(error(&["--by", "build"], &paths[..5]).contains("1 value of build"));
+    assert!(error(&["--by", "build"], &paths[..7]).contains("1 value of build"));
     assert!(error(&["--by", "build"], &[&paths[..], &paths[..1]].concat()).contains("name it once"));
     assert!(error(&["--by", "build=v1,v3"], &paths).contains("no summary has build=v3"));
 }

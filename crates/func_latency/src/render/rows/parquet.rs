@@ -4,8 +4,8 @@
 //!   row -> cells -> columns in memory, at most ROWS_IN_GROUP rows -> a thread -> row group in the file
 //! ```
 //! Every column may be null. What is written depends on the rows and their order only. A text that many
-//! cells have is a number in memory, which the thread replaces by the text: two threads that count references to one
-//! text wait for each other at each cell.
+//! cells have is a number in memory, which the thread replaces by the text: two threads that count references
+//! to one text wait for each other at each cell.
 
 use std::fmt::Display;
 use std::fs::File;
