@@ -86,6 +86,7 @@ class RayRunner:
 def _ray():
     try:
         import ray
+        from ray import init as _  # Ray's files in /tmp/ray look like a package to a Python that runs in /tmp
     except ImportError as error:
         raise CommandFailed("the runner 'ray' needs Ray: pip install 'func-latency[ray]'") from error
     return ray

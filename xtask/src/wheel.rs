@@ -14,7 +14,7 @@ use std::process::Command;
 use crate::process::{self, Result};
 use crate::{clean_room, fixtures, layout, setup};
 
-/// Three lines that print a figure of the demo recording.
+/// Three lines that print a figure of a recording of SQLite.
 const THREE_LINES: &str = "\
 import func_latency, sys
 report = func_latency.report(sys.argv[1], \"sqlite3VdbeExec\")
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result {
     let directory = layout::target().join("wheel");
     let wheel = build(&directory)?;
     println!("wheel: {}", wheel.display());
-    fixtures::run(&["demo-sqlite"])?;
+    fixtures::run(&["sq1"])?;
     check_fresh(&directory.join("fresh"), &wheel)?;
     fixtures::run(&RECORDINGS)?;
     check_cluster(&directory.join("ray"), &wheel)
@@ -78,12 +78,12 @@ fn wheels(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.extension() == Some(OsStr::new("whl"))).collect())
 }
 
-/// Installs the wheel, and no other package, and has three lines report the demo recording.
+/// Installs the wheel, and no other package, and has three lines report a recording.
 fn check_fresh(directory: &Path, wheel: &Path) -> Result {
     clean_room::remove(directory)?;
     let programs = setup::environment(directory)?;
     setup::install(&programs, &["--no-index".as_ref(), wheel.as_os_str()])?;
-    let recording = layout::fixtures().join("demo-sqlite.data");
+    let recording = layout::fixtures().join("sq1.data");
     let mut python = Command::new(programs.join("python3"));
     python.args(["-c", THREE_LINES]).arg(&recording).env_clear().env("LANG", "C.UTF-8");
     let printed = process::capture(&mut python)?;
