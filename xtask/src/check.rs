@@ -8,7 +8,7 @@ use crate::cargo;
 use crate::extent::Extent;
 use crate::process::{self, Result};
 use crate::stages::{Outcome, Stages};
-use crate::{bench, bpf, deny, fixtures, fuzz, layout, package, setup, tidy, vm};
+use crate::{bench, bpf, deny, fixtures, fuzz, layout, package, setup, tidy, vm, wheel};
 
 /// What tests can use that not every machine has.
 #[derive(Default)]
@@ -59,6 +59,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     stages.run("vm", || vm::stage(&[]));
     if extent == Extent::Full {
         stages.run("package", package::stage);
+        stages.run("wheel", || wheel::run().map(done));
         stages.run("fuzz", || fuzz::full().map(done));
     }
     stages.finish()

@@ -26,6 +26,7 @@ mod soak;
 mod stages;
 mod tidy;
 mod vm;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ cargo xtask COMMAND
       --path DIR                 at this path only
       --keep                     do not remove target/clean-room/room
   package                        the Debian package with completions and man pages, installed in a bare Debian 12 (root)
+  wheel                          the Python package as a wheel, in a fresh environment and on a Ray cluster of three nodes; 600 MB
   bpf                            compile the eBPF programs anew, with Debian 12's clang
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes

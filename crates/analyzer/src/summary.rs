@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{FunctionSums, count};
 use crate::children::ChildKey;
+use crate::durations::{Durations, SortedDurations};
 use crate::loss::{self, Ledger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
 use crate::report::{FunctionReport, Limits, Loss, Report, ThreadLoss, TraceSummary};
@@ -84,6 +85,17 @@ impl Summary {
     /// Its functions.
     pub fn functions(&self) -> impl Iterator<Item = FunctionId> {
         self.functions.keys().copied()
+    }
+
+    /// Latencies of a function's calls that count.
+    #[must_use]
+    pub fn latencies(&self, function: FunctionId) -> SortedDurations {
+        let mut all = Durations::default();
+        if let Some(SummedFunction { calls, .. }) = self.functions.get(&function) {
+            let figures = [&calls.alone, &calls.with_children].into_iter();
+            figures.flat_map(|figures| figures.callers.values()).for_each(|sums| all.merge(&sums.latency_ns));
+        }
+        all.sorted()
     }
 
     /// Leaves out the functions that are not wanted.

@@ -105,7 +105,11 @@ pub(crate) fn of_paths(
     tell(&base, &these, format, fail_above)
 }
 
-fn tell(base: &Side, these: &Side, format: Format, fail_above: Option<FailAbove>) -> Result<Exit> {
+/// Prints the comparison of A and B.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn tell(base: &Side, these: &Side, format: Format, fail_above: Option<FailAbove>) -> Result<Exit> {
     let comparison = Comparison::of(&these.runs.latencies(), &base.runs.latencies());
     let runs = base.runs.runs.len().max(these.runs.runs.len());
     if comparison.samples == SamplesOf::Runs && runs > analyzer::samples::SAMPLES_MAX {

@@ -205,6 +205,11 @@ impl ReportConfig {
         if query.summary.is_some() && query.calls.names_nothing() {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
+        if !query.labels.is_empty() && query.rows.is_none() && query.summary.is_none() {
+            let message = "--label is said of rows and summaries, and none is written: add --rows or --summary, \
+                           or leave it out";
+            return Err(failure(Exit::Usage, message));
+        }
         if query.explain && (query.calls.names_nothing() || query.format != Format::Text) {
             let message = "--explain goes on where the text report of a function ends; `explain --format json` has it as JSON";
             return Err(failure(Exit::Usage, message));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write, stdout};
+use std::path::PathBuf;
 
 use analyzer::ledger::{AllCalls, OffCpuPart, Shift, Side};
 use analyzer::samples::Comparison;
@@ -20,15 +21,21 @@ use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
 use crate::render::names::callee_name;
 use crate::report_command::text_width;
-use crate::{compare_command, runs_there};
+use crate::{compare_command, diff_groups, runs_there};
 
 /// Rows have no trees: of them there are figures only.
 pub(crate) fn run(args: DiffArgs) -> Result<Exit> {
-    if [&args.base, &args.these].into_iter().any(|path| runs_there::has_rows(path)) {
-        let DiffArgs { base, these, fail, calls, format } = args;
+    let DiffArgs { base, these, more, by, fail, calls, format } = args;
+    if let Some(by) = by {
+        let paths: Vec<PathBuf> = std::iter::once(base).chain(these).chain(more).collect();
+        let [base, these] = diff_groups::sides(&paths, &by, &calls.functions)?;
+        return compare_command::tell(&base, &these, format, fail.fail_above());
+    }
+    let these = these.context("there is no B")?;
+    if [&base, &these].into_iter().any(|path| runs_there::has_rows(path)) {
         return compare_command::of_paths([&base, &these], &calls, format, fail.fail_above());
     }
-    of_recordings(&DiffConfig::new(args)?)
+    of_recordings(&DiffConfig::new([base, these], &calls, format, fail.fail_above())?)
 }
 
 fn of_recordings(config: &DiffConfig) -> Result<Exit> {

@@ -6,7 +6,7 @@ use analyzer::LatencyRange;
 use analyzer::ledger::{Groups, Slow};
 use anyhow::Result;
 
-use crate::args::{AnnotateArgs, CallsArgs, DiffArgs, ExplainArgs, Format, ModesArgs};
+use crate::args::{AnnotateArgs, CallsArgs, ExplainArgs, Format, ModesArgs};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
 use crate::filter::{CallNumber, NsRange, Percentile};
@@ -148,14 +148,18 @@ pub(crate) struct DiffConfig {
 }
 
 impl DiffConfig {
-    /// Of `diff`'s arguments.
+    /// Of `diff`'s arguments: A and B.
     ///
     /// # Errors
     /// Wrong usage.
-    pub(crate) fn new(args: DiffArgs) -> Result<Self> {
-        let DiffArgs { base, these, fail, calls, format } = args;
-        let (base, these) = (of_function(base, calls.clone())?, of_function(these, calls)?);
-        Ok(Self { base, these, format, fail_above: fail.fail_above() })
+    pub(crate) fn new(
+        [base, these]: [PathBuf; 2],
+        calls: &CallsArgs,
+        format: Format,
+        fail_above: Option<FailAbove>,
+    ) -> Result<Self> {
+        let (base, these) = (of_function(base, calls.clone())?, of_function(these, calls.clone())?);
+        Ok(Self { base, these, format, fail_above })
     }
 }
 

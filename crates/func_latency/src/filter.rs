@@ -121,6 +121,32 @@ pub fn figure(text: &str) -> Result<Figure, String> {
     found.ok_or_else(|| format!("`{text}` is none of {}", Figure::ALL.map(Figure::name).join(", ")))
 }
 
+/// `LABEL` or `LABEL=A,B`: a label, and which of its values are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelValues {
+    /// The label.
+    pub key: String,
+    /// A and B; `None`: the two that there are.
+    pub values: Option<[String; 2]>,
+}
+
+impl FromStr for LabelValues {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((key, values)) = text.split_once('=') else {
+            return Ok(Self { key: text.to_owned(), values: None });
+        };
+        match values.split(',').collect::<Vec<_>>().as_slice() {
+            [base, these] if base != these => {
+                let values = Some([base, these].map(|value| (*value).to_owned()));
+                Ok(Self { key: key.to_owned(), values })
+            }
+            _ => Err(format!("`{values}` are not two values: write {key}=A,B")),
+        }
+    }
+}
+
 /// `min,max` in ns, both included; either may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NsRange {

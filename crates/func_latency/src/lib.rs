@@ -52,6 +52,7 @@ mod compare_command;
 pub mod config;
 mod decoding;
 mod diff_command;
+mod diff_groups;
 mod doctor_command;
 pub mod dump;
 pub mod exit;

@@ -23,7 +23,8 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
         output::check_apart(&inputs, &[Asked { option: "--summary", path }])?;
         output::check_writable(path)?;
     }
-    let file = merged(args)?;
+    let mut file = merged(args)?;
+    file.missing.extend(args.missing.iter().cloned());
     let names = SummaryNames::new(&file.names, args.srcline);
     let mut sums = file.sums().context("there is no summary")?;
     if !sums.is_plausible() {
@@ -109,6 +110,7 @@ fn write(
             problems.push(problem.clone());
         }
     }
+    problems.extend(file.missing.iter().map(|what| format!("missing: {what}; its calls are not counted")));
     let decoders: BTreeSet<&str> = facts().map(|facts| facts.decoder.as_str()).collect();
     let decoders: Vec<&str> = decoders.into_iter().collect();
     let inlined: Vec<Option<u64>> = report.functions.iter().map(|f| names.inlined(f.id)).collect();

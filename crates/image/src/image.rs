@@ -1,5 +1,6 @@
 //! The image: everything that ran, where and when.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
@@ -291,6 +292,29 @@ impl Image {
             Some(name) => format!("{}@plt", demangle(name, form)),
             None => format!("[{file}+{:#x}]", function.entry),
         }
+    }
+
+    /// Which of the functions of its name in its object each function is: from 0, in the order of addresses.
+    /// What is none of [`Self::functions`] is left out.
+    #[must_use]
+    pub fn nth_of_names(&self, ids: &[FunctionId]) -> BTreeMap<FunctionId, u32> {
+        let objects: BTreeSet<ObjectId> =
+            ids.iter().filter_map(|id| self.split_id(*id)).map(|(object, _)| object).collect();
+        let names: BTreeSet<String> = ids.iter().map(|id| self.function_name(*id)).collect();
+        let of_these =
+            |id: &FunctionId| self.split_id(*id).is_some_and(|(object, _)| objects.contains(&object));
+        let all: Vec<FunctionId> = self.functions().filter(of_these).collect();
+        let named = all.into_par_iter().filter_map(|id| Some((id, names.get(&self.function_name(id))?)));
+        let named: Vec<(FunctionId, &String)> = named.collect();
+        let mut counts: BTreeMap<(ObjectId, &String), u32> = BTreeMap::new();
+        let mut nth = BTreeMap::new();
+        for (id, name) in named {
+            let Some((object, _)) = self.split_id(id) else { continue };
+            let count = counts.entry((object, name)).or_default();
+            nth.insert(id, *count);
+            *count += 1;
+        }
+        ids.iter().filter_map(|id| Some((*id, *nth.get(id)?))).collect()
     }
 
     /// The symbols at a function's entry as they are in the object, the best first; empty for code without.

@@ -4,6 +4,7 @@
 
 mod tiny_elf;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use image::{FindError, Image, ImageOptions, MatchedBy, ObjectError, ProblemKind, Query};
@@ -52,6 +53,22 @@ fn tiny(name: &str) -> (tempfile::TempDir, Image, SpaceId) {
 
 fn query(text: &str) -> Query {
     Query { text: text.into(), object: None }
+}
+
+/// Functions of one name were counted as they were met, so that the second was the first where only that ran.
+#[test]
+fn functions_of_one_name_are_told_apart_by_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(dir.path(), "libtwins.so", &tiny_elf::build_with("alpha"));
+    let image = Image::load(&[map(&path, BASE, None)], &ImageOptions::default());
+    let space = image.space(PID, Ns(0));
+    let at = |offset| image.function_at(space, Avma(BASE + offset)).id;
+    let [first, second, unnamed] = [0, 0x10, 0x20].map(at);
+    let names = [first, second].map(|id| image.function_name(id));
+    assert_eq!(names, ["alpha", "alpha"]);
+    assert_eq!(image.nth_of_names(&[second]), BTreeMap::from([(second, 1)]));
+    let all = BTreeMap::from([(first, 0), (second, 1), (unnamed, 0)]);
+    assert_eq!(image.nth_of_names(&[unnamed, second, first, FunctionId::UNKNOWN]), all);
 }
 
 #[test]

@@ -125,6 +125,126 @@ fn neither_order_nor_brackets_matter() {
     assert_eq!(report["trace"]["no_off_cpu"].as_str().map(|why| why.contains("context-switch")), Some(true));
 }
 
+/// What has no summary is named among the losses, in every bracketing.
+#[test]
+fn what_is_missing_is_a_loss_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    for name in ["demo", "demo-cpu2-ovf"] {
+        let Some(fixture) = fixture(name) else { return };
+        summarise(&fixture.data, "round_fn", &of(name));
+    }
+    let (demo, other, part, all) = (of("demo"), of("demo-cpu2-ovf"), of("part"), of("all"));
+    let missing = ["--missing", "c.data: cannot open it", "--missing", "b.data: host is down"];
+    let json = ["merge", "--format", "json"];
+    let at_once = done(&[&json[..], &missing].concat(), &["--summary".as_ref(), &all, &demo, &other]);
+    let report: Value = serde_json::from_str(&at_once).unwrap();
+    let problems = report["loss"]["problems"].as_array().unwrap().iter();
+    let problems: Vec<&str> = problems.filter_map(Value::as_str).collect();
+    let expect = ["b.data: host is down", "c.data: cannot open it"];
+    assert_eq!(problems, expect.map(|what| format!("missing: {what}; its calls are not counted")));
+    done(&[&json[..], &missing[2..]].concat(), &["--summary".as_ref(), &part, &other]);
+    let words = [&json[..], &missing[..2]].concat();
+    let again = of("again");
+    assert_eq!(done(&words, &["--summary".as_ref(), &again, &part, &demo]), at_once);
+    assert!(std::fs::read(&again).unwrap() == std::fs::read(&all).unwrap());
+    let text = done(&["merge"], &[&again]);
+    assert!(text.contains("  missing: b.data: host is down; its calls are not counted\n"), "{text}");
+}
+
+/// Recordings with one label against those with another: what `diff` says of their rows, run by run.
+#[test]
+fn a_difference_by_label_is_that_of_the_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str| directory.path().join(name);
+    let builds = [
+        (
+            "v1",
+            [
+                "demo",
+                "demo-cpu2-ovf",
+                "demo-cpu2-trunc",
+                "demo-window",
+                "demo-ovf",
+                "demo-trunc",
+                "demo-skew",
+            ],
+        ),
+        (
+            "v2",
+            [
+                "demo-lag64",
+                "demo-cpu2",
+                "demo-nomtc",
+                "demo-cpu2-defer",
+                "demo-lag0",
+                "demo-defer",
+                "demo-cpu8",
+            ],
+        ),
+    ];
+    let mut summaries = Vec::new();
+    for (build, names) in builds {
+        std::fs::create_dir(of(build)).unwrap();
+        for (number, name) in names.iter().enumerate() {
+            let Some(fixture) = fixture(name) else { return };
+            let (summary, rows) = (of(name), of(build).join(format!("run-{number}.jsonl")));
+            let words =
+                ["report", "--format", "json", "-f", "round_fn", "--label", &format!("build={build}")];
+            let paths = ["--summary".as_ref(), summary.as_path(), "--rows".as_ref(), &rows, &fixture.data];
+            done(&words, &paths);
+            summaries.push(summary);
+        }
+    }
+    let paths: Vec<&Path> = summaries.iter().map(PathBuf::as_path).collect();
+    let diff = |words: &[&str], paths: &[&Path]| -> Value {
+        serde_json::from_str(&done(&[&["diff", "--format", "json"], words].concat(), paths)).unwrap()
+    };
+    let by_rows = diff(&["-f", "round_fn"], &[&of("v1"), &of("v2")]);
+    let by_label = diff(&["--by", "build"], &paths);
+    assert_eq!(by_label["figures"], by_rows["figures"]);
+    assert_eq!(by_label["figures"].as_array().unwrap().len(), 5);
+    assert!(by_label["figures"][0]["change_percent"].is_number(), "seven runs have an interval");
+    let text = done(&["diff", "--by", "build=v2,v1"], &paths);
+    assert!(
+        text.starts_with("[round_fn]: B, build=v1 (7 recordings), against A, build=v2 (7 recordings)"),
+        "{text}"
+    );
+
+    // Two hosts of each: a host is a run with the calls of all its recordings.
+    for (number, summary) in summaries.iter().enumerate() {
+        let host = format!("\"{}\"", if number % 7 < 3 { "h1" } else { "h2" });
+        let text = std::fs::read_to_string(summary).unwrap().replace("\"tracegen\"", &host);
+        std::fs::write(summary, text).unwrap();
+    }
+    let by_host = diff(&["--by", "build"], &paths);
+    assert_eq!(by_host["a"]["runs"].as_array().unwrap().len(), 2);
+    let merged = of("merged");
+    done(&["merge"], &[&paths[..7], &["--summary".as_ref(), &merged]].concat());
+    let of_merged = diff(&["--by", "build"], &[&[merged.as_path()], &paths[7..]].concat());
+    assert_eq!(of_merged["figures"], by_host["figures"]);
+
+    let error = |words: &[&str], paths: &[&Path]| {
+        let output = run(&[&["diff"], words].concat(), paths);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error(&["--by", "rack"], &paths).contains("report --label rack=VALUE"));
+    assert!(error(&["--by", "build"], &paths[..7]).contains("1 value of build"));
+    assert!(error(&["--by", "build"], &[&paths[..], &paths[..1]].concat()).contains("name it once"));
+    assert!(error(&["--by", "build=v1,v3"], &paths).contains("no summary has build=v3"));
+}
+
+/// It was accepted, and nothing had the label.
+#[test]
+fn a_label_of_nothing_is_an_error() {
+    let Some(fixture) = fixture("demo") else { return };
+    let output = run(&["report", "-f", "round_fn", "--label", "build=v2"], &[&fixture.data]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("add --rows or --summary"), "{errors}");
+}
+
 /// The figures of two recordings together are those of all their calls in one list.
 #[test]
 fn figures_are_those_of_all_calls() {

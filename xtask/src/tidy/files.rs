@@ -4,7 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The top level, besides dotfiles.
-const TOP: [&str; 13] = [
+const TOP: [&str; 14] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -16,6 +16,7 @@ const TOP: [&str; 13] = [
     "docs",
     "fixtures",
     "fuzz",
+    "python",
     "tests",
     "xtask",
 ];

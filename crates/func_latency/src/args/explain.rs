@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{AFTER_HELP, CallsArgs, FailArgs, Format, InputArgs, form};
-use crate::filter::{CallNumber, Percentile};
+use crate::filter::{CallNumber, LabelValues, Percentile};
 use crate::render::{annotate, diff, explain, modes};
 
 /// `func_latency explain`.
@@ -83,8 +83,15 @@ pub struct DiffArgs {
     #[arg(value_name = "A")]
     pub base: PathBuf,
     /// The recording whose calls take longer, or less
-    #[arg(value_name = "B")]
-    pub these: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "by")]
+    pub these: Option<PathBuf>,
+    /// With --by: further summaries
+    #[arg(value_name = "SUMMARY", requires = "by")]
+    pub more: Vec<PathBuf>,
+    /// Compare summaries (report --summary) with one value of a label and those with another; intervals come
+    /// from the hosts, or the recordings where these are of one host
+    #[arg(long, value_name = "LABEL[=A,B]")]
+    pub by: Option<LabelValues>,
     /// What makes it fail.
     #[command(flatten)]
     pub fail: FailArgs,

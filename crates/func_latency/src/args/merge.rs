@@ -18,6 +18,10 @@ pub struct MergeArgs {
     /// Write the summary of all, too
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
+    /// Name a recording that has no summary, and why: the report says among its losses that the calls of this
+    /// recording are missing; repeat it for several
+    #[arg(long, value_name = "RECORDING: WHY")]
+    pub missing: Vec<String>,
     /// Report only this function, by its whole name; repeat it for several
     #[arg(short = 'f', long = "func", value_name = "FUNC")]
     pub functions: Vec<String>,

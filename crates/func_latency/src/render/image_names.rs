@@ -50,6 +50,10 @@ impl Names for ImageNames<'_> {
         FunctionLookup::object(self.image, id).and_then(|object| self.image.object_build_id(object))
     }
 
+    fn nth_of(&self, ids: &[FunctionId]) -> BTreeMap<FunctionId, u32> {
+        self.image.nth_of_names(ids)
+    }
+
     fn object(&self, id: ObjectId) -> String {
         self.image.object_name(id).to_owned()
     }

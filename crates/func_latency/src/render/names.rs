@@ -1,5 +1,7 @@
 //! What ids are called: functions, objects, call sites.
 
+use std::collections::BTreeMap;
+
 use analyzer::{Caller, ChildKind, ChildRow, Place, Reason, SliceKind, Waker};
 use model::{FunctionId, ObjectId, Tid};
 use syscalls::Sysno;
@@ -25,6 +27,12 @@ pub trait Names {
     /// there is no such object.
     fn build_id_of(&self, _: FunctionId) -> Option<String> {
         None
+    }
+
+    /// Which of the functions of its name in its object each function is, from 0; those of which that is not
+    /// known are left out.
+    fn nth_of(&self, _: &[FunctionId]) -> BTreeMap<FunctionId, u32> {
+        BTreeMap::new()
     }
 
     /// Path of an object.

@@ -11,7 +11,7 @@ pub(crate) mod names;
 mod numbering;
 pub(crate) mod slowest;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -29,8 +29,12 @@ use slowest::SlowRow;
 /// Name and version of the format.
 pub(crate) const SCHEMA: &str = "func_latency.summary/1";
 
-/// Bytes that a file may have: more than those of a million different latencies on each of 50 hosts.
+/// Bytes that a file may have.
 const BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of memory that a file may take by [`memory_of`]: those of a million different latencies on each of
+/// 25 hosts.
+const MEMORY_MAX: u64 = 2 << 30;
 
 /// A file: of one recording, or of several.
 #[derive(Serialize, Deserialize)]
@@ -44,6 +48,9 @@ pub(crate) struct SummaryFile {
     pub(crate) hosts: BTreeMap<String, Summary>,
     /// The slowest calls of each function.
     pub(crate) slowest: Vec<SlowRow>,
+    /// Recordings that have no summary, and why: `c.data: cannot open it`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) missing: BTreeSet<String>,
 }
 
 /// What a report says of a recording, besides its sums.
@@ -81,7 +88,8 @@ impl SummaryFile {
     ) -> Self {
         let hosts = BTreeMap::from([(facts.host.clone(), sums.named(recording))]);
         let recordings = BTreeMap::from([(recording.to_owned(), facts)]);
-        Self { schema: SCHEMA.to_owned(), recordings, names, hosts, slowest }.numbered_by_names()
+        let (schema, missing) = (SCHEMA.to_owned(), BTreeSet::new());
+        Self { schema, recordings, names, hosts, slowest, missing }.numbered_by_names()
     }
 
     /// Reads a file.
@@ -102,6 +110,16 @@ impl SummaryFile {
         #[derive(Deserialize)]
         struct Version {
             schema: String,
+        }
+        let memory = memory_of(bytes);
+        if memory > MEMORY_MAX {
+            return Err(format!(
+                "its {} values would take {} GB of memory, and a summary may take {}: write it of fewer functions \
+                 (-f), or merge fewer recordings into it",
+                values_of(bytes),
+                memory >> 30,
+                MEMORY_MAX >> 30
+            ));
         }
         let no_summary = |error| format!("no summary as `report --summary` writes it: {error}");
         let Version { schema } = serde_json::from_slice(bytes).map_err(no_summary)?;
@@ -159,7 +177,7 @@ impl SummaryFile {
             ));
         }
         let (one, other) = numbering::together(self, other);
-        let Self { mut hosts, mut recordings, names, mut slowest, schema } = one;
+        let Self { mut hosts, mut recordings, names, mut slowest, mut missing, schema } = one;
         for (host, sums) in other.hosts {
             let twice =
                 |name: String| format!("its recording {name} is in another summary, too: name it once");
@@ -177,7 +195,27 @@ impl SummaryFile {
         recordings.extend(other.recordings);
         slowest.extend(other.slowest);
         slowest::keep(&mut slowest);
-        Ok(Self { schema, recordings, names, hosts, slowest })
+        missing.extend(other.missing);
+        Ok(Self { schema, recordings, names, hosts, slowest, missing })
+    }
+
+    /// A file of each host, by its name: without the slowest calls.
+    pub(crate) fn by_host(self) -> Vec<(String, Self)> {
+        let Self { schema, recordings, names, hosts, .. } = self;
+        let of_host = |(host, sums): (String, Summary)| {
+            let of = |(_, facts): &(&String, &RecordingFacts)| facts.host == host;
+            let recordings = recordings.iter().filter(of);
+            let file = Self {
+                schema: schema.clone(),
+                recordings: recordings.map(|(name, facts)| (name.clone(), facts.clone())).collect(),
+                names: names.clone(),
+                hosts: BTreeMap::from([(host.clone(), sums)]),
+                slowest: Vec::new(),
+                missing: BTreeSet::new(),
+            };
+            (host, file)
+        };
+        hosts.into_iter().map(of_host).collect()
     }
 
     /// The sums of all hosts.
@@ -198,6 +236,20 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a summary has at most 1 GiB"));
     }
     Ok(bytes)
+}
+
+/// Values in JSON, about: its commas.
+fn values_of(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b',').count() as u64
+}
+
+/// About the memory that JSON takes when it is read: its text, what a list needs for each value, and a map
+/// for its first.
+fn memory_of(bytes: &[u8]) -> u64 {
+    const VALUE_BYTES: u64 = 36;
+    const MAP_BYTES: u64 = 640;
+    let maps = bytes.iter().filter(|byte| **byte == b'{').count() as u64;
+    bytes.len() as u64 + values_of(bytes) * VALUE_BYTES + maps * MAP_BYTES
 }
 
 fn described(only: &[String]) -> String {
@@ -223,6 +275,23 @@ mod tests {
         let rest = format!("\"recordings\":{{}},{names},\"hosts\":{{}},\"slowest\":[]");
         let empty = format!("{{\"schema\":\"{SCHEMA}\",{rest}}}");
         assert_eq!(error(&empty), "its sums are not those of its recordings");
+    }
+
+    /// A gigabyte of JSON could take 10 GB and more: nothing of it is read then.
+    #[test]
+    fn what_would_take_too_much_memory_is_not_read() {
+        let many = |text: &str| {
+            let bytes = text.repeat((1 << 22) + 1);
+            SummaryFile::parse(bytes.as_bytes()).map(drop).unwrap_err()
+        };
+        let refused = many("{\"\":0},");
+        let expect = "its 4194305 values would take 2 GB of memory, and a summary may take 2: ";
+        assert!(refused.starts_with(expect), "{refused}");
+        assert!(refused.contains("-f") && refused.contains("fewer recordings"), "{refused}");
+        assert!(many("1234567,").starts_with("no summary as"));
+        // A million different latencies on each of 25 hosts.
+        let pair = "[1234567,1],";
+        assert!(25_000_000 * memory_of(pair.as_bytes()) < MEMORY_MAX);
     }
 
     #[test]

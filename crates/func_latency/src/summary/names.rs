@@ -27,7 +27,7 @@ pub(crate) struct FunctionName {
     pub(crate) rank: u32,
     pub(crate) name: String,
     pub(crate) object: Option<String>,
-    /// Which of the functions of this name in the object: from 0, in the order of their numbers.
+    /// Which of the functions of this name in the object: from 0, in the order of their addresses.
     pub(crate) nth: u32,
     /// Inlined instances, which are not counted; `None`: not looked for.
     pub(crate) inlined: Option<u64>,
@@ -147,12 +147,16 @@ fn function_names(
     names: &dyn Names,
     inlined: &BTreeMap<FunctionId, u64>,
 ) -> Vec<FunctionName> {
-    let mut of_name: BTreeMap<(String, Option<String>), u32> = BTreeMap::new();
+    let known = names.nth_of(ids);
+    let mut taken: BTreeSet<(String, Option<String>, u32)> = BTreeSet::new();
     let function = |id: &FunctionId| {
         let (name, object) = (names.function(*id), names.object_of(*id));
-        let count = of_name.entry((name.clone(), object.clone())).or_default();
-        *count += 1;
-        FunctionName { rank: id.0, name, object, nth: *count - 1, inlined: inlined.get(id).copied() }
+        // Objects of one path may have the same functions, which stand in the order of their numbers.
+        let mut nth = known.get(id).copied().unwrap_or_default();
+        while !taken.insert((name.clone(), object.clone(), nth)) {
+            nth = nth.saturating_add(1);
+        }
+        FunctionName { rank: id.0, name, object, nth, inlined: inlined.get(id).copied() }
     };
     ids.iter().map(function).collect()
 }

@@ -43,6 +43,11 @@ fn code() -> Vec<u8> {
 
 /// The file's bytes.
 pub(crate) fn build() -> Vec<u8> {
+    build_with("beta")
+}
+
+/// The file's bytes with another name for `beta`, one of [`STRINGS`].
+pub(crate) fn build_with(beta: &str) -> Vec<u8> {
     let mut file = vec![0; TEXT as usize];
     file.extend(code());
     let mut put = |bytes: &[u8]| {
@@ -58,7 +63,7 @@ pub(crate) fn build() -> Vec<u8> {
         symbol("alpha.cold", 2, 1, base + 0x30, 0x10),
         symbol("alpha", 2 | 1 << 4, 1, base, 0x10),
         symbol("alpha_too", 2 | 2 << 4, 1, base, 0x10),
-        symbol("beta", 2 | 1 << 4, 1, base + 0x10, 0x10),
+        symbol(beta, 2 | 1 << 4, 1, base + 0x10, 0x10),
     ]
     .concat();
     let dynamic = [symbol("", 0, 0, 0, 0), symbol("puts", 2 | 1 << 4, 0, 0, 0)].concat();

@@ -4,6 +4,7 @@
 mod bounds;
 mod counters;
 mod firefox;
+mod package;
 mod parquet;
 mod perfetto;
 mod pprof;

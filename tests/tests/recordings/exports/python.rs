@@ -21,6 +21,19 @@ impl Python {
         None
     }
 
+    /// Runs the tests of our Python package, which uses the command under test; how many there were.
+    pub(super) fn run_package_tests(&self, command: &Command, fixtures: &Path) -> u64 {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+        let mut tests = Command::new(&self.0);
+        tests.args(["-B", "-m", "unittest", "discover", "-s", "tests"]).current_dir(&package);
+        tests.env("PYTHONPATH", &package).env("FUNC_LATENCY_FIXTURES", fixtures);
+        let output = tests.env("FUNC_LATENCY_COMMAND", command.get_program()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let ran = said.lines().find_map(|line| line.strip_prefix("Ran ")).unwrap();
+        ran.split(' ').next().unwrap().parse().unwrap()
+    }
+
     /// The numbers that one of our scripts prints of a file.
     pub(super) fn run(&self, script: &str, file: &Path) -> Vec<u64> {
         self.run_with(script, &[file])

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 import duckdb
 import polars
+import pyarrow.compute
 import pyarrow.dataset
 import pyarrow.parquet
 
@@ -27,6 +28,22 @@ def read(directory, table):
     assert by_duckdb == [{name: row[name] for name in relation.columns} for row in frame.to_dicts()], table
     assert by_duckdb == [{name: row[name] for name in relation.columns} for row in arrow.to_pylist()], table
     return by_duckdb, {field.name: str(field.type) for field in arrow.schema}
+
+
+def check_engines(directory, table, column, where, expect):
+    """DuckDB, Polars and pyarrow add up a column of the rows of these statuses (all, if none are named)."""
+    path = f"{directory}/{table}"
+    words = ", ".join(f"'{status}'" for status in where)
+    condition = f"WHERE status IN ({words})" if where else ""
+    [(by_duckdb,)] = duckdb.sql(f"SELECT sum({column}) FROM read_parquet('{path}/*/*.parquet') {condition}").fetchall()
+    frame = polars.scan_parquet(f"{path}/*/*.parquet")
+    frame = frame.filter(polars.col("status").is_in(where)) if where else frame
+    by_polars = frame.select(polars.col(column).sum()).collect().item()
+    chosen = pyarrow.dataset.field("status").isin(where) if where else None
+    arrow = pyarrow.dataset.dataset(path).to_table(columns=[column], filter=chosen)
+    by_pyarrow = pyarrow.compute.sum(arrow[column]).as_py()
+    # Of no row the sum is null in some engines, and 0 in others.
+    assert [by_duckdb or 0, by_polars or 0, by_pyarrow or 0] == [expect] * 3, (table, column, expect)
 
 
 def sums(rows, keys, figures):
@@ -147,4 +164,9 @@ check_children(function, tables["children"])
 check_waits(function, tables["off_cpu"])
 check_gaps(report["loss"], tables["gaps"])
 check_lines(tables["calls"], lines, "tracegen")
+for column in ("latency_ns", "off_cpu_ns"):
+    if function[column] is not None:
+        check_engines(directory, "calls", column, COUNTED, function[column]["sum"] or 0)
+check_engines(directory, "children", "sum_ns", COUNTED, sum(child["sum"] for child in function["children"]))
+check_engines(directory, "gaps", "lost_ns", (), sum(of["lost_ns"] for of in report["loss"]["by_cause"]))
 print(*(len(tables[table]) for table in TABLES))

@@ -3,10 +3,13 @@
 //! ```text
 //!   row -> cells -> columns in memory, at most ROWS_IN_GROUP rows -> a thread -> row group in the file
 //! ```
-//! Every column may be null. What is written depends on the rows and their order only.
+//! Every column may be null. What is written depends on the rows and their order only. A text that many
+//! cells have is a number in memory, which the thread replaces by the text: two threads that count references
+//! to one text wait for each other at each cell.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::slice::IterMut;
 use std::sync::Arc;
@@ -15,8 +18,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
+use parquet::column::writer::{ColumnWriter, ColumnWriterImpl};
+use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
@@ -24,6 +27,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
+use super::texts::TextId;
 use crate::output::{OutputFile, cannot_write};
 
 /// Rows of a row group: what DuckDB gives to one thread at a time; all columns of as many calls take some
@@ -54,10 +58,19 @@ pub(super) struct TableWriter {
     columns: Vec<Column>,
     rows: usize,
     /// Takes full row groups to the thread that writes them.
-    groups: SyncSender<Vec<Column>>,
+    groups: SyncSender<Group>,
+    /// Texts that the thread has.
+    texts_sent: usize,
     written: JoinHandle<Result<(), ParquetError>>,
     file: OutputFile,
     path: PathBuf,
+}
+
+/// Rows for the thread.
+struct Group {
+    columns: Vec<Column>,
+    /// Texts that are new since the group before.
+    texts: Vec<ByteArray>,
 }
 
 struct Column {
@@ -70,7 +83,15 @@ enum Values {
     Int(Vec<i32>),
     Long(Vec<i64>),
     Flag(Vec<bool>),
-    Text(Vec<ByteArray>),
+    Text(Vec<TextId>),
+    Id(Ids),
+}
+
+/// Texts of which each is in one cell, one after the other.
+#[derive(Default)]
+struct Ids {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 /// The cells of one row, which are given in the order of the columns.
@@ -91,36 +112,43 @@ impl TableWriter {
             thread.spawn(move || write_groups(writer, &full)).with_context(|| cannot_write(&path))?;
         let kinds: Vec<Kind> = columns.iter().map(|(_, kind)| *kind).collect();
         let columns = empty(&kinds);
-        Ok(Self { kinds, columns, rows: 0, groups, written, file, path })
+        Ok(Self { kinds, columns, rows: 0, groups, texts_sent: 0, written, file, path })
     }
 
     /// Adds a row, whose cells `fill` gives.
+    pub(super) fn add(&mut self, fill: impl FnOnce(&mut Cells<'_>)) {
+        let mut cells = Cells(self.columns.iter_mut());
+        fill(&mut cells);
+        // A cell that was not given is null.
+        cells.0.for_each(|column| column.defined.push(0));
+        self.rows += 1;
+    }
+
+    /// Has a full row group written, in which `texts` are the texts of all numbers.
     ///
     /// # Errors
     /// A row group could not be written: [`Self::finish`] says why.
-    pub(super) fn add(&mut self, fill: impl FnOnce(&mut Cells<'_>)) -> io::Result<()> {
-        fill(&mut Cells(self.columns.iter_mut()));
-        self.rows += 1;
-        // A cell that was not given is null.
-        let rows = self.rows;
-        self.columns.iter_mut().for_each(|column| column.defined.resize(rows, 0));
-        if self.rows < ROWS_IN_GROUP { Ok(()) } else { self.send_group() }
+    pub(super) fn write_if_full(&mut self, texts: &[Box<str>]) -> io::Result<()> {
+        if self.rows < ROWS_IN_GROUP { Ok(()) } else { self.send_group(texts) }
     }
 
-    fn send_group(&mut self) -> io::Result<()> {
-        let group = std::mem::replace(&mut self.columns, empty(&self.kinds));
+    fn send_group(&mut self, texts: &[Box<str>]) -> io::Result<()> {
+        let columns = std::mem::replace(&mut self.columns, empty(&self.kinds));
         self.rows = 0;
-        self.groups.send(group).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let new = texts.get(self.texts_sent..).unwrap_or_default();
+        self.texts_sent = texts.len();
+        let texts = new.iter().map(|text| ByteArray::from(&**text)).collect();
+        self.groups.send(Group { columns, texts }).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Writes what is left; returns the file, which is whole and has not taken its place yet.
     ///
     /// # Errors
     /// It could not be written.
-    pub(super) fn finish(mut self) -> Result<OutputFile> {
+    pub(super) fn finish(mut self, texts: &[Box<str>]) -> Result<OutputFile> {
         if self.rows > 0 {
             // The thread knows why this fails.
-            let _ = self.send_group();
+            let _ = self.send_group(texts);
         }
         drop(self.groups);
         let written =
@@ -138,25 +166,31 @@ fn empty(kinds: &[Kind]) -> Vec<Column> {
 /// Writes row groups as they come, and the end of the file.
 fn write_groups(
     mut writer: SerializedFileWriter<File>,
-    groups: &Receiver<Vec<Column>>,
+    groups: &Receiver<Group>,
 ) -> Result<(), ParquetError> {
-    for columns in groups {
+    let mut texts: Vec<ByteArray> = Vec::new();
+    for Group { columns, texts: new } in groups {
+        texts.extend(new);
         let mut group = writer.next_row_group()?;
         for column in columns {
             let Some(mut writer) = group.next_column()? else { break };
-            let defined = Some(column.defined.as_slice());
-            match (&column.values, writer.untyped()) {
+            let defined = column.defined.as_slice();
+            match (column.values, writer.untyped()) {
                 (Values::Int(all), ColumnWriter::Int32ColumnWriter(to)) => {
-                    to.write_batch(all, defined, None)?;
+                    to.write_batch(&all, Some(defined), None)?;
                 }
                 (Values::Long(all), ColumnWriter::Int64ColumnWriter(to)) => {
-                    to.write_batch(all, defined, None)?;
+                    to.write_batch(&all, Some(defined), None)?;
                 }
                 (Values::Flag(all), ColumnWriter::BoolColumnWriter(to)) => {
-                    to.write_batch(all, defined, None)?;
+                    to.write_batch(&all, Some(defined), None)?;
                 }
                 (Values::Text(all), ColumnWriter::ByteArrayColumnWriter(to)) => {
-                    to.write_batch(all, defined, None)?;
+                    let text = |TextId(at): TextId| texts.get(at as usize).cloned().unwrap_or_default();
+                    write_texts(to, all.into_iter().map(text), defined)?;
+                }
+                (Values::Id(all), ColumnWriter::ByteArrayColumnWriter(to)) => {
+                    write_texts(to, all.into_texts(), defined)?;
                 }
                 _ => return Err(ParquetError::General("a column of another type".to_owned())),
             }
@@ -165,6 +199,42 @@ fn write_groups(
         group.close()?;
     }
     writer.finish().map(drop)
+}
+
+/// Cells whose texts are there at a time: a multiple of the 1,024 at which the writer ends pages.
+const TEXTS_AT_ONCE: usize = 8 << 10;
+
+/// Writes the texts of a column.
+fn write_texts(
+    to: &mut ColumnWriterImpl<'_, ByteArrayType>,
+    mut texts: impl Iterator<Item = ByteArray>,
+    defined: &[i16],
+) -> Result<(), ParquetError> {
+    let mut batch = Vec::with_capacity(TEXTS_AT_ONCE);
+    for defined in defined.chunks(TEXTS_AT_ONCE) {
+        let count = defined.iter().filter(|defined| **defined > 0).count();
+        batch.clear();
+        batch.extend(texts.by_ref().take(count));
+        to.write_batch(&batch, Some(defined), None)?;
+    }
+    Ok(())
+}
+
+impl Ids {
+    fn push(&mut self, id: &impl Display) {
+        // Memory takes all that is written.
+        let _ = write!(self.bytes, "{id}");
+        self.ends.push(self.bytes.len());
+    }
+
+    fn into_texts(self) -> impl Iterator<Item = ByteArray> {
+        let (bytes, mut start) = (ByteArray::from(self.bytes), 0);
+        self.ends.into_iter().map(move |end| {
+            let text = bytes.slice(start, end - start);
+            start = end;
+            text
+        })
+    }
 }
 
 /// Begins a Parquet file in `file`, which itself writes nothing.
@@ -218,7 +288,8 @@ impl Column {
             Kind::Int => Values::Int(Vec::new()),
             Kind::Long => Values::Long(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
-            Kind::Text | Kind::Id => Values::Text(Vec::new()),
+            Kind::Text => Values::Text(Vec::new()),
+            Kind::Id => Values::Id(Ids::default()),
         };
         Self { defined: Vec::new(), values }
     }
@@ -270,10 +341,21 @@ impl Cells<'_> {
         });
     }
 
-    /// Text.
-    pub(super) fn text(&mut self, value: Option<ByteArray>) {
+    /// Text that other cells have, too.
+    pub(super) fn text(&mut self, value: Option<TextId>) {
         self.give(value, |values, value| match values {
             Values::Text(all) => {
+                all.push(value);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Text of this cell alone.
+    pub(super) fn id(&mut self, value: Option<&impl Display>) {
+        self.give(value, |values, value| match values {
+            Values::Id(all) => {
                 all.push(value);
                 true
             }

@@ -18,7 +18,6 @@ use analyzer::{
 };
 use anyhow::{Context, Result};
 use model::GapCause;
-use parquet::data_type::ByteArray;
 
 use super::origin::{ORIGIN_COLUMNS, Origin};
 use super::parquet::{Cells, Columns, Kind, TableWriter};
@@ -99,12 +98,13 @@ impl<'n> TablesWriter<'n> {
     /// # Errors
     /// One could not be written.
     pub fn finish(self) -> Result<()> {
-        let Self { calls, parts, failed, .. } = self;
+        let Self { cells, calls, parts, failed } = self;
+        let texts = cells.texts.all();
         let parts = parts.map(|Parts { children, off_cpu, gaps }| [children, off_cpu, gaps]);
         // Calls come last: where they are, all is.
         let tables = parts.into_iter().flatten().chain([calls]);
         // None takes its place before all are whole.
-        let files = tables.map(TableWriter::finish).collect::<Result<Vec<OutputFile>>>()?;
+        let files = tables.map(|table| table.finish(texts)).collect::<Result<Vec<OutputFile>>>()?;
         failed.map_or(Ok(()), |error| Err(error).context("cannot write rows"))?;
         files.into_iter().try_for_each(OutputFile::finish)
     }
@@ -126,7 +126,10 @@ fn place(directory: &Path, table: &str, origin: &Origin) -> PathBuf {
 
 impl RowSink for TablesWriter<'_> {
     fn row(&mut self, _: usize, row: &CallRow, waited_for: Option<&Reason>) {
-        self.write(|Self { cells, calls, .. }| calls.add(|to| cells.call(to, row, waited_for)));
+        self.write(|Self { cells, calls, .. }| {
+            calls.add(|to| cells.call(to, row, waited_for));
+            calls.write_if_full(cells.texts.all())
+        });
     }
 
     fn wants_parts(&self) -> bool {
@@ -137,15 +140,21 @@ impl RowSink for TablesWriter<'_> {
         self.write(|Self { cells, parts: tables, .. }| {
             let Some(tables) = tables else { return Ok(()) };
             for child in &parts.children {
-                tables.children.add(|to| cells.child(to, row, child))?;
+                tables.children.add(|to| cells.child(to, row, child));
+                tables.children.write_if_full(cells.texts.all())?;
             }
-            parts.waits.iter().try_for_each(|wait| tables.off_cpu.add(|to| cells.wait(to, row, wait)))
+            parts.waits.iter().try_for_each(|wait| {
+                tables.off_cpu.add(|to| cells.wait(to, row, wait));
+                tables.off_cpu.write_if_full(cells.texts.all())
+            })
         });
     }
 
     fn gap(&mut self, gap: &RowGap) {
         self.write(|Self { cells, parts, .. }| {
-            parts.as_mut().map_or(Ok(()), |tables| tables.gaps.add(|to| cells.gap(to, gap)))
+            let Some(tables) = parts else { return Ok(()) };
+            tables.gaps.add(|to| cells.gap(to, gap));
+            tables.gaps.write_if_full(cells.texts.all())
         });
     }
 }
@@ -248,24 +257,22 @@ fn call_columns(origin: &Origin) -> Columns {
     owned(&[&CALL[..], &counters, &of_origin].concat()).into_iter().chain(labels).collect()
 }
 
-fn text(value: &impl ToString) -> ByteArray {
-    value.to_string().into_bytes().into()
-}
-
 fn number(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 
 impl<'n> RowCells<'n> {
     fn new(names: &'n dyn Names, origin: &Origin, counters: Option<CountersAsked>) -> Self {
-        Self { origin: origin.clone(), of_all: OriginTexts::new(origin), texts: Texts::new(names), counters }
+        let mut texts = Texts::new(names);
+        let of_all = texts.origin(origin);
+        Self { origin: origin.clone(), of_all, texts, counters }
     }
 
     /// The cells of [`CALL`], [`Numbers`] and [`ORIGIN`], and the labels.
     fn call(&mut self, to: &mut Cells<'_>, row: &CallRow, waited_for: Option<&Reason>) {
         let texts = &mut self.texts;
         let FunctionTexts { name, object, build_id } = texts.function(row.function);
-        to.text(Some(text(&row.id)));
+        to.id(Some(&row.id));
         to.int(Some(row.tid.0));
         to.int(row.cpu.and_then(|cpu| number(cpu.0)));
         [row.start_ns.0, row.latency_ns, row.error_ns].into_iter().for_each(|ns| to.count(Some(ns)));
@@ -275,7 +282,7 @@ impl<'n> RowCells<'n> {
         to.text(texts.site(row.site));
         to.text(Some(name));
         to.int(row.aux_buffer.and_then(number));
-        to.text(row.aux_offset.map(|at| text(&at)));
+        to.id(row.aux_offset.as_ref());
         to.text(row.cut_by.map(|cut| texts.word(cut.cause.name())));
         to.flag(row.undecided);
         to.flag(row.ended_by_jump);
@@ -289,8 +296,8 @@ impl<'n> RowCells<'n> {
         let process = row.pid.and_then(|pid| self.texts.thread(model::Tid(pid.0)));
         to.int(number(row.depth));
         [process, object, build_id].into_iter().for_each(|cell| to.text(cell));
-        to.text(self.of_all.host.clone());
-        to.text(self.of_all.recording.clone());
+        to.text(self.of_all.host);
+        to.text(self.of_all.recording);
         to.long(self.origin.realtime_ns(row.start_ns.0));
         self.labels(to);
     }
@@ -301,20 +308,20 @@ impl<'n> RowCells<'n> {
     }
 
     fn labels(&self, to: &mut Cells<'_>) {
-        self.of_all.labels.iter().for_each(|label| to.text(Some(label.clone())));
+        self.of_all.labels.iter().for_each(|label| to.text(Some(*label)));
     }
 
     /// The cells that all tables end with.
     fn of_all(&self, to: &mut Cells<'_>) {
-        to.text(self.of_all.host.clone());
-        to.text(self.of_all.recording.clone());
+        to.text(self.of_all.host);
+        to.text(self.of_all.recording);
         self.labels(to);
     }
 
     /// The cells of [`OF_CALL`].
     fn of_call(&mut self, to: &mut Cells<'_>, row: &CallRow) {
         let FunctionTexts { name, object, .. } = self.texts.function(row.function);
-        to.text(Some(text(&row.id)));
+        to.id(Some(&row.id));
         to.text(Some(name));
         to.text(object);
         to.text(Some(self.texts.word(row.status.name())));
@@ -343,7 +350,7 @@ impl<'n> RowCells<'n> {
         to.count(wait.knows_wakeups.then_some(wait.split.runnable_ns));
         to.count(Some(wait.split.preempted_ns));
         let reason = self.texts.reason(&wait.reason);
-        let kind = reason.as_ref().map(|_| self.texts.word(reason_kind(&wait.reason)));
+        let kind = reason.map(|_| self.texts.word(reason_kind(&wait.reason)));
         to.text(reason);
         to.text(kind);
         match &wait.waker {
@@ -369,7 +376,7 @@ impl<'n> RowCells<'n> {
         to.text(Some(self.texts.word(gap.cause.name())));
         let object = if let GapCause::MissingCode { object } = gap.cause { Some(object) } else { None };
         to.text(object.map(|object| self.texts.object(object)));
-        to.text(Some(text(&gap.at)));
+        to.id(Some(&gap.at));
         self.of_all(to);
     }
 }

@@ -1,64 +1,71 @@
-//! Names as cells of tables, each made once: rows of a table share the bytes of a name.
+//! Texts of cells, each made once: a cell has the number of its text.
 
 use std::hash::Hash;
 
 use analyzer::{Caller, ChildKind, Place, Reason};
 use model::{FunctionId, ObjectId, Tid};
-use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
 
 use super::origin::{ObjectNames, Objects, Origin};
 use crate::render::Names;
 use crate::render::names::{callee_name, caller_name, reason_name};
 
-/// Cells that names have been made of: at most one for each function, site, thread and reason.
+/// Number of a text among those that the cells of a recording's tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TextId(pub(super) u32);
+
+/// Texts by number.
+#[derive(Default)]
+struct AllTexts(Vec<Box<str>>);
+
+impl AllTexts {
+    /// Adds a text. Beyond 2^32 there is no other number than the last: names fill memory before.
+    fn add(&mut self, text: String) -> TextId {
+        let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        self.0.push(text.into_boxed_str());
+        TextId(number)
+    }
+}
+
+/// Texts that have been made of names: at most one for each function, site, thread and reason.
 pub(super) struct Texts<'n> {
     names: &'n dyn Names,
+    all: AllTexts,
     objects: Objects,
     functions: FxHashMap<FunctionId, FunctionTexts>,
-    callers: FxHashMap<Caller, ByteArray>,
-    callees: FxHashMap<(ChildKind, FunctionId), ByteArray>,
-    sites: FxHashMap<Place, ByteArray>,
-    threads: FxHashMap<Tid, Option<ByteArray>>,
-    reasons: FxHashMap<Reason, ByteArray>,
-    words: FxHashMap<&'static str, ByteArray>,
-    wakers: FxHashMap<String, ByteArray>,
+    callers: FxHashMap<Caller, TextId>,
+    callees: FxHashMap<(ChildKind, FunctionId), TextId>,
+    sites: FxHashMap<Place, TextId>,
+    threads: FxHashMap<Tid, Option<TextId>>,
+    reasons: FxHashMap<Reason, TextId>,
+    words: FxHashMap<&'static str, TextId>,
+    wakers: FxHashMap<String, TextId>,
+    objects_of_gaps: FxHashMap<ObjectId, TextId>,
 }
 
 /// What is said of a function.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct FunctionTexts {
-    pub(super) name: ByteArray,
-    pub(super) object: Option<ByteArray>,
-    pub(super) build_id: Option<ByteArray>,
+    pub(super) name: TextId,
+    pub(super) object: Option<TextId>,
+    pub(super) build_id: Option<TextId>,
 }
 
 /// What is said of all rows.
 pub(super) struct OriginTexts {
-    pub(super) host: Option<ByteArray>,
-    pub(super) recording: Option<ByteArray>,
-    pub(super) labels: Vec<ByteArray>,
+    pub(super) host: Option<TextId>,
+    pub(super) recording: Option<TextId>,
+    pub(super) labels: Vec<TextId>,
 }
 
-impl OriginTexts {
-    /// The cells of an origin.
-    pub(super) fn new(origin: &Origin) -> Self {
-        let cell = |text: &Option<String>| text.as_deref().map(ByteArray::from);
-        Self {
-            host: cell(&origin.host),
-            recording: cell(&origin.recording),
-            labels: origin.labels.values().map(ByteArray::from).collect(),
-        }
-    }
-}
-
-/// A cell that is there, or is made now.
+/// The text of a key, which is made if it is not there.
 fn once<K: Eq + Hash>(
-    cells: &mut FxHashMap<K, ByteArray>,
+    all: &mut AllTexts,
+    known: &mut FxHashMap<K, TextId>,
     key: K,
     make: impl FnOnce(&K) -> String,
-) -> ByteArray {
-    cells.entry(key).or_insert_with_key(|key| make(key).into_bytes().into()).clone()
+) -> TextId {
+    *known.entry(key).or_insert_with_key(|key| all.add(make(key)))
 }
 
 impl<'n> Texts<'n> {
@@ -66,6 +73,7 @@ impl<'n> Texts<'n> {
     pub(super) fn new(names: &'n dyn Names) -> Self {
         Self {
             names,
+            all: AllTexts::default(),
             objects: Objects::default(),
             functions: FxHashMap::default(),
             callers: FxHashMap::default(),
@@ -75,64 +83,80 @@ impl<'n> Texts<'n> {
             reasons: FxHashMap::default(),
             words: FxHashMap::default(),
             wakers: FxHashMap::default(),
+            objects_of_gaps: FxHashMap::default(),
+        }
+    }
+
+    /// All texts, by their numbers.
+    pub(super) fn all(&self) -> &[Box<str>] {
+        &self.all.0
+    }
+
+    /// The texts of an origin.
+    pub(super) fn origin(&mut self, origin: &Origin) -> OriginTexts {
+        let mut add = |text: &str| self.all.add(text.to_owned());
+        OriginTexts {
+            host: origin.host.as_deref().map(&mut add),
+            recording: origin.recording.as_deref().map(&mut add),
+            labels: origin.labels.values().map(&mut add).collect(),
         }
     }
 
     pub(super) fn function(&mut self, function: FunctionId) -> FunctionTexts {
-        let Self { names, objects, functions, .. } = self;
+        let Self { names, all, objects, functions, .. } = self;
         let make = || {
             let ObjectNames { object, build_id } = objects.of(*names, function);
-            let cell = |text: &Option<String>| text.as_deref().map(ByteArray::from);
-            let name = names.function(function).into_bytes().into();
-            FunctionTexts { name, object: cell(object), build_id: cell(build_id) }
+            let mut add = |text: &Option<String>| text.clone().map(|text| all.add(text));
+            let (object, build_id) = (add(object), add(build_id));
+            FunctionTexts { name: all.add(names.function(function)), object, build_id }
         };
-        functions.entry(function).or_insert_with(make).clone()
+        *functions.entry(function).or_insert_with(make)
     }
 
-    pub(super) fn caller(&mut self, caller: Caller) -> ByteArray {
-        once(&mut self.callers, caller, |caller| caller_name(self.names, *caller))
+    pub(super) fn caller(&mut self, caller: Caller) -> TextId {
+        once(&mut self.all, &mut self.callers, caller, |caller| caller_name(self.names, *caller))
     }
 
-    pub(super) fn callee(&mut self, kind: ChildKind, function: FunctionId) -> ByteArray {
-        once(&mut self.callees, (kind, function), |(kind, function)| {
+    pub(super) fn callee(&mut self, kind: ChildKind, function: FunctionId) -> TextId {
+        once(&mut self.all, &mut self.callees, (kind, function), |(kind, function)| {
             callee_name(self.names, *kind, *function)
         })
     }
 
-    pub(super) fn site(&mut self, site: Option<Place>) -> Option<ByteArray> {
-        site.map(|site| once(&mut self.sites, site, |site| self.names.site(*site)))
+    pub(super) fn site(&mut self, site: Option<Place>) -> Option<TextId> {
+        site.map(|site| once(&mut self.all, &mut self.sites, site, |site| self.names.site(*site)))
     }
 
-    pub(super) fn thread(&mut self, tid: Tid) -> Option<ByteArray> {
-        let name = |tid: &Tid| self.names.thread(*tid).map(|name| name.into_bytes().into());
-        self.threads.entry(tid).or_insert_with_key(name).clone()
+    pub(super) fn thread(&mut self, tid: Tid) -> Option<TextId> {
+        let name = |tid: &Tid| self.names.thread(*tid).map(|name| self.all.add(name));
+        *self.threads.entry(tid).or_insert_with_key(name)
     }
 
     /// A reason; `None`: it is not known.
-    pub(super) fn reason(&mut self, reason: &Reason) -> Option<ByteArray> {
+    pub(super) fn reason(&mut self, reason: &Reason) -> Option<TextId> {
         if *reason == Reason::Unknown {
             return None;
         }
         if let Some(known) = self.reasons.get(reason) {
-            return Some(known.clone());
+            return Some(*known);
         }
-        Some(once(&mut self.reasons, reason.clone(), reason_name))
+        Some(once(&mut self.all, &mut self.reasons, reason.clone(), reason_name))
     }
 
     /// A word of ours.
-    pub(super) fn word(&mut self, word: &'static str) -> ByteArray {
-        once(&mut self.words, word, |word| (*word).to_owned())
+    pub(super) fn word(&mut self, word: &'static str) -> TextId {
+        once(&mut self.all, &mut self.words, word, |word| (*word).to_owned())
     }
 
     /// The name of a thread that has woken another one.
-    pub(super) fn waker(&mut self, name: &str) -> ByteArray {
+    pub(super) fn waker(&mut self, name: &str) -> TextId {
         if let Some(known) = self.wakers.get(name) {
-            return known.clone();
+            return *known;
         }
-        once(&mut self.wakers, name.to_owned(), String::clone)
+        once(&mut self.all, &mut self.wakers, name.to_owned(), String::clone)
     }
 
-    pub(super) fn object(&self, object: ObjectId) -> ByteArray {
-        self.names.object(object).into_bytes().into()
+    pub(super) fn object(&mut self, object: ObjectId) -> TextId {
+        once(&mut self.all, &mut self.objects_of_gaps, object, |object| self.names.object(*object))
     }
 }
