@@ -13,6 +13,7 @@ use model::{FunctionId, NoOffCpu};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{FunctionSums, count};
+use crate::call_sums::CallSums;
 use crate::children::ChildKey;
 use crate::loss::{self, Ledger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
@@ -86,6 +87,16 @@ impl Summary {
         self.functions.keys().copied()
     }
 
+    /// Adds the calls of earlier intervals of its recording.
+    pub fn add_calls(&mut self, calls: &CallSums) {
+        for (id, earlier) in &calls.0 {
+            match self.functions.get_mut(id) {
+                Some(known) => known.merge(earlier),
+                None => _ = self.functions.insert(*id, earlier.clone()),
+            }
+        }
+    }
+
     /// Leaves out the functions that are not wanted.
     pub fn keep_functions(&mut self, is_wanted: impl Fn(FunctionId) -> bool) {
         self.functions.retain(|id, _| is_wanted(*id));
@@ -154,7 +165,12 @@ impl Summary {
 }
 
 impl SummedFunction {
-    fn merge(&mut self, other: &Self) {
+    /// Of calls of which nothing else is known.
+    pub(crate) fn of_calls(position: u32, calls: FunctionSums<ChildKey>) -> Self {
+        Self { position, calls, causes: CauseSums::default(), reasons: ReasonsOfCalls::default() }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.position = self.position.min(other.position);
         self.calls.merge(&other.calls);
         self.causes.merge(&other.causes);
