@@ -15,9 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxOffset, AuxOwner, DigestSink, Digester, Ns, Tid};
+use model::{AuxOffset, AuxOwner, DigestSink, Digester, Ns, Recording, Tid};
 
 use crate::again::{Again, Until};
+use crate::clock::CrystalRatio;
 use crate::join::{Join, Pending, segment_bytes_of};
 use crate::pieces::{clip, extent, start_time};
 use crate::segment::{AHEAD, Segment, Stream};
@@ -48,6 +49,9 @@ pub struct Continuation {
     number: u64,
     stats: DecodeStats,
     until: Ns,
+    /// The crystal clock's rate, as far as it is measured.
+    crystal: Option<CrystalRatio>,
+    is_measured: bool,
     once: Option<Box<OwnDecoder>>,
     again: Option<Box<OwnDecoder>>,
 }
@@ -93,6 +97,22 @@ impl Continuation {
         self.buffers.get(&owner)?.next
     }
 
+    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by what there is,
+    /// better and better, and times that are known less well have wider bounds.
+    pub fn measure(&mut self, whole: &Recording<'_>) {
+        self.crystal = CrystalRatio::measure(&whole.buffers, whole.pt.tsc_ctc_ratio);
+        self.is_measured = true;
+    }
+
+    /// Measures it by what there is now.
+    fn measure_further(&mut self, part: &Recording<'_>) {
+        let measured = CrystalRatio::measure(&part.buffers, part.pt.tsc_ctc_ratio);
+        self.crystal = match (self.crystal, measured) {
+            (Some(known), Some(measured)) => Some(known.refine(measured)),
+            (known, measured) => known.or(measured),
+        };
+    }
+
     /// The code has changed: forgets what is known of it.
     pub fn forget_code(&mut self) {
         (self.once, self.again) = (None, None);
@@ -115,8 +135,13 @@ impl Continuation {
         let whole = Context { jumps_of: jumps_of.as_ref(), ..*context };
         let pruned = Context { asks_about: asks_about.as_ref(), ..whole };
         let groups = self.groups(context, segment_bytes, grown);
-        let once = self.once.take().unwrap_or_default();
-        let again = self.again.take().unwrap_or_default();
+        if !self.is_measured {
+            self.measure_further(context.recording);
+        }
+        let mut once = self.once.take().unwrap_or_default();
+        let mut again = self.again.take().unwrap_or_default();
+        once.set_crystal(self.crystal);
+        again.set_crystal(self.crystal);
         let mut join = Join::new(&pruned, &*once as &dyn SegmentDecoder, &|_| (), sink);
         join.last = std::mem::take(&mut self.last);
         join.stats = self.stats;

@@ -87,6 +87,11 @@ impl OwnDecoder {
         }
     }
 
+    /// Takes the crystal clock's rate as measured elsewhere.
+    pub(crate) fn set_crystal(&mut self, crystal: Option<CrystalRatio>) {
+        self.crystal = OnceLock::from(crystal);
+    }
+
     fn rooms(&self) -> MutexGuard<'_, Vec<Vec<TraceEvent>>> {
         lock(&self.rooms)
     }

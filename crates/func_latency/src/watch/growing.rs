@@ -92,6 +92,13 @@ impl Growing {
         }
     }
 
+    /// Of a recording that is there as a whole: its clocks are known from the beginning, so that times are
+    /// those of its report.
+    pub(crate) fn of_whole(mut self, whole: &Recording<'_>) -> Self {
+        self.continuation.measure(whole);
+        self
+    }
+
     /// Of a recording that is there: whether it has switches, and records of them; a hole in it is damage.
     pub(crate) fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
         let frame = Recording { leaves_out: false, ..self.frame };

@@ -53,7 +53,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         report.calls.input = input;
         let calls = report.calls.clone();
         return replay::run(&calls, |recording| {
-            let growing = Growing::new(report.calls.clone(), recording, None);
+            let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
             Ok(Watch::new(growing, report, interval, openmetrics))
         });
     }
