@@ -143,15 +143,23 @@ impl Growing {
     /// These buffers, each at the place that it has always had.
     pub(crate) fn in_order<'a>(&mut self, mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>) -> Vec<AuxBuffer<'a>> {
         for (owner, buffer) in &buffers {
-            if !self.buffers.iter().any(|(known, _)| known == owner) {
-                self.buffers.push((*owner, buffer.index));
-            }
+            self.meet(*owner, buffer.index);
         }
-        let in_place = |(owner, index): &(AuxOwner, u32)| {
-            let nothing = || AuxBuffer { index: *index, owner: *owner, pieces: vec![], records: vec![] };
-            buffers.remove(owner).unwrap_or_else(nothing)
-        };
-        self.buffers.iter().map(in_place).collect()
+        let in_place = |buffer: AuxBuffer<'a>| buffers.remove(&buffer.owner).unwrap_or(buffer);
+        self.empty_buffers().map(in_place).collect()
+    }
+
+    /// A buffer that may not be known yet.
+    fn meet(&mut self, owner: AuxOwner, index: u32) {
+        if !self.buffers.iter().any(|(known, _)| *known == owner) {
+            self.buffers.push((owner, index));
+        }
+    }
+
+    /// All buffers, without their trace.
+    fn empty_buffers<'a>(&self) -> impl Iterator<Item = AuxBuffer<'a>> + use<'a, '_> {
+        let empty = |&(owner, index): &(AuxOwner, u32)| AuxBuffer { index, owner, pieces: vec![], records: vec![] };
+        self.buffers.iter().map(empty)
     }
 
     /// Decodes what has come.
@@ -246,6 +254,9 @@ impl Growing {
     }
 
     fn decode(&mut self, buffers: Vec<AuxBuffer<'_>>, until: Option<Ns>) -> Result<Gain> {
+        for buffer in &buffers {
+            self.meet(buffer.owner, buffer.index);
+        }
         let Some(code) = &self.code else { return Ok(Gain::default()) };
         let recording = Recording { buffers, ..self.frame.clone() };
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
@@ -281,10 +292,11 @@ impl Growing {
             let message = "nothing was recorded of the functions that are watched";
             return Err(failure(Exit::Nothing, message));
         };
-        let around = Surroundings::of(&self.frame, &self.schedule, &code.image);
+        let recording = Recording { buffers: self.empty_buffers().collect(), ..self.frame.clone() };
+        let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut summary = paused.resume(around).finish_with_summary();
         summary.add_calls(&self.total);
-        tell(summary.into_report(), &code.image, &self.schedule, &code.wanted, &self.frame)
+        tell(summary.into_report(), &code.image, &self.schedule, &code.wanted, &recording)
     }
 }
 
