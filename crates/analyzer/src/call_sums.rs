@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::FunctionId;
 
 use crate::report::FunctionReport;
-use crate::summary::SummedFunction;
+use crate::summary::{Summary, SummedFunction};
 use crate::total::OffCpuKnown;
 
 /// The sums of calls, by function.
@@ -19,12 +19,12 @@ impl CallSums {
 
     /// Adds those of another interval, in any order.
     pub fn merge(&mut self, other: &Self) {
-        for (id, function) in &other.0 {
-            match self.0.get_mut(id) {
-                Some(known) => known.merge(function),
-                None => _ = self.0.insert(*id, function.clone()),
-            }
-        }
+        add(&mut self.0, &other.0);
+    }
+
+    /// Adds them to the summary of what came after them in their recording.
+    pub fn add_to(&self, summary: &mut Summary) {
+        add(&mut summary.functions, &self.0);
     }
 
     /// The figures of each function, in the order in which they were asked for. Shares of a core are 0.
@@ -37,5 +37,14 @@ impl CallSums {
             function.calls.clone().finish(*id, off_cpu, &mut |key| key, &|_| 0.0, None)
         };
         in_order.into_iter().map(figures).collect()
+    }
+}
+
+fn add(sums: &mut BTreeMap<FunctionId, SummedFunction>, others: &BTreeMap<FunctionId, SummedFunction>) {
+    for (id, other) in others {
+        match sums.get_mut(id) {
+            Some(known) => known.merge(other),
+            None => _ = sums.insert(*id, other.clone()),
+        }
     }
 }

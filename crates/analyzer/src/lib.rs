@@ -109,8 +109,8 @@ mod window;
 mod work;
 
 pub use analysis::{Analysis, PausedAnalysis};
-pub use call_sums::CallSums;
 pub use call_row::{CallId, CallRow, ProbedRow, SliceKind};
+pub use call_sums::CallSums;
 pub use check::{Violation, check, check_with};
 pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};

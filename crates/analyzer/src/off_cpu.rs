@@ -41,14 +41,13 @@ impl<'a> OffCpuClock<'a> {
         clock
     }
 
-    /// The same clock, with the intervals that are known now: at least those that are not counted yet.
+    /// Goes on with the intervals that are known now: at least those that are not counted yet.
     pub(crate) fn with_intervals(self, intervals: &[OffCpu]) -> OffCpuClock<'_> {
         let Self { next_in, counted_until, total_ns, partial_ns, scheduler, .. } = self;
         let is_counted = |off: &OffCpu| off.to.is_some_and(|to| to <= counted_until);
         let counted = intervals.partition_point(is_counted);
         let intervals = intervals.get(counted..).unwrap_or_default();
-        let mut clock =
-            OffCpuClock { intervals, next_in, counted_until, total_ns, partial_ns, scheduler };
+        let mut clock = OffCpuClock { intervals, next_in, counted_until, total_ns, partial_ns, scheduler };
         clock.next_in = clock.first_in();
         clock
     }

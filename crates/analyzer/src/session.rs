@@ -113,8 +113,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The same session, of a recording that has grown. It has no sinks, and gathers no reasons for times off
-    /// the CPU.
+    /// Goes on with a recording that has grown. The session has no sinks, and gathers no reasons for times
+    /// off the CPU.
     pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Session<'b> {
         let Self {
             off_cpu,
@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The same, with somebody who takes trees.
+    /// Gives the trees of calls to `sink`.
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
         // A tree of all that a thread did has stays in the kernel, and not what ran in them.

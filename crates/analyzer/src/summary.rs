@@ -13,7 +13,6 @@ use model::{FunctionId, NoOffCpu};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{FunctionSums, count};
-use crate::call_sums::CallSums;
 use crate::children::ChildKey;
 use crate::loss::{self, Ledger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
@@ -27,7 +26,7 @@ use crate::traced_causes::ReasonsOfCalls;
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// By function.
-    functions: BTreeMap<FunctionId, SummedFunction>,
+    pub(crate) functions: BTreeMap<FunctionId, SummedFunction>,
     /// By the name of the recording, which is empty until [`Self::named`].
     recordings: BTreeMap<String, SummedRecording>,
     /// `None`: the records of some recording do not tell why calls were off the CPU.
@@ -85,16 +84,6 @@ impl Summary {
     /// Its functions.
     pub fn functions(&self) -> impl Iterator<Item = FunctionId> {
         self.functions.keys().copied()
-    }
-
-    /// Adds the calls of earlier intervals of its recording.
-    pub fn add_calls(&mut self, calls: &CallSums) {
-        for (id, earlier) in &calls.0 {
-            match self.functions.get_mut(id) {
-                Some(known) => known.merge(earlier),
-                None => _ = self.functions.insert(*id, earlier.clone()),
-            }
-        }
     }
 
     /// Leaves out the functions that are not wanted.

@@ -95,7 +95,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The same thread of a recording that has grown.
+    /// Goes on with a recording that has grown.
     pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Thread<'b> {
         let Self {
             tid,

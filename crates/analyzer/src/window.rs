@@ -55,7 +55,7 @@ impl<'a> ThreadWindow<'a> {
         }
     }
 
-    /// The same window, of a recording that has grown: with what is known of the thread now.
+    /// Goes on with a recording that has grown: with what is known of the thread now.
     pub(crate) fn grown<'b>(self, life: Option<&'b ThreadLife>, recording_end: Ns) -> ThreadWindow<'b> {
         let Self { start, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, .. } = self;
         let passed = self.known_deaths - self.dead.len().min(self.known_deaths);

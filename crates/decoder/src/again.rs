@@ -42,8 +42,7 @@ impl Again {
             let mut has_ended = false;
             for stretch in &mut *stretches {
                 let events = &mut stretch.events;
-                let is_late =
-                    |event: &TraceEvent| event.at() >= until.at || event.time().point > until.time;
+                let is_late = |event: &TraceEvent| event.at() >= until.at || event.time().point > until.time;
                 let end = if has_ended { Some(0) } else { events.iter().position(is_late) };
                 has_ended |= end.is_some();
                 events.truncate(end.unwrap_or(events.len()));

@@ -67,6 +67,8 @@ struct Progress {
     end: AuxOffset,
     /// The last AUX offset of which events were given out, of a segment that is decoded again.
     given: Option<AuxOffset>,
+    /// When the tail began; `None`: there is none.
+    tail: Option<Ns>,
 }
 
 /// Segments that are joined by time.
@@ -91,14 +93,22 @@ impl Continuation {
         self.until
     }
 
+    /// The schedule is needed from this time on. Of a tail that is much older, only the end may still come.
+    #[must_use]
+    pub fn needs_schedule_from(&self) -> Ns {
+        let least = Ns(self.until.0.saturating_sub(TAIL_NS));
+        let tails = self.buffers.values().filter_map(|progress| progress.tail);
+        tails.filter(|start| *start >= least).fold(self.until, Ns::min)
+    }
+
     /// The first byte of a buffer that is still needed; `None`: all are.
     #[must_use]
     pub fn needed_from(&self, owner: AuxOwner) -> Option<AuxOffset> {
         self.buffers.get(&owner)?.next
     }
 
-    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by what there is,
-    /// better and better, and times that are known less well have wider bounds.
+    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by what there
+    /// is, better and better, and times that are known less well have wider bounds.
     pub fn measure(&mut self, whole: &Recording<'_>) {
         self.crystal = CrystalRatio::measure(&whole.buffers, whole.pt.tsc_ctc_ratio);
         self.is_measured = true;
@@ -152,10 +162,8 @@ impl Continuation {
         };
         let limits: Vec<(Ns, Ns)> = groups.iter().map(|group| (group.most, group.until)).collect();
         let digester = digester.filter(|_| workers > 1);
-        let decodings = [
-            Decoding { context: &pruned, decoder: &*once },
-            Decoding { context: &whole, decoder: &*again },
-        ];
+        let decodings =
+            [Decoding { context: &pruned, decoder: &*once }, Decoding { context: &whole, decoder: &*again }];
         let items = groups.into_iter().flat_map(|group| group.items);
         let mut until = grown.until.unwrap_or(Ns::MAX);
         let [of_once, of_again] = decodings;
@@ -208,6 +216,9 @@ impl Continuation {
     }
 }
 
+/// A tail that is decoded again finds the threads of this time in the schedule.
+const TAIL_NS: u64 = 10_000_000_000;
+
 /// Events of the last bytes of a buffer that still grows wait: those of their packets may not be complete.
 const HELD_BYTES: u64 = 1 << 10;
 
@@ -220,6 +231,7 @@ impl Progress {
             None => stream,
         };
         let mut group = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };
+        self.tail = None;
         for segment in stream.segments(bytes) {
             let start = match segment.first {
                 true => Ns(0),
@@ -239,6 +251,7 @@ impl Progress {
                 self.given = self.given.filter(|given| *given >= next);
                 continue;
             }
+            self.tail = Some(start.max(start_time(context, &segment.pieces)));
             match again.until {
                 Some(_) => group.items.push(item(stream.rest(segment.start()), Some(again))),
                 None => (group.most, group.until) = (start, start),

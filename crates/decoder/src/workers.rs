@@ -51,7 +51,6 @@ pub(crate) struct Place {
     pub(crate) again: Option<Again>,
 }
 
-
 /// What a segment's decoding gave, and what was made of each stretch's events.
 type Output<D> = (SegmentOutput, Vec<Option<D>>);
 

@@ -112,7 +112,7 @@ mod uprobe;
 #[cfg(not(feature = "bpf"))]
 #[path = "without_uprobe.rs"]
 mod uprobe;
-pub mod watch;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

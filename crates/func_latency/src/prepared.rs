@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use image::build_id_of;
 use perfdata::write::Features;
 use recorder::{
-    CpuList, Interrupts, Job, Pieces, Pmu, PmuError, Proc, Request, Sched, SchedSource, Session, Summary, machine,
+    CpuList, Interrupts, Job, Pieces, Pmu, PmuError, Proc, Request, Sched, SchedSource, Session, Summary,
+    machine,
 };
 
 use crate::aim::Aim;

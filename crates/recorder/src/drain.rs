@@ -233,14 +233,6 @@ impl<'a> Drain<'a> {
     }
 }
 
-/// The record that says up to when the file has everything.
-pub(crate) fn complete_until(time: Ns) -> Vec<u8> {
-    let mut record = Vec::new();
-    let id = SampleId { tid: Tid(-1), cpu: Cpu(u32::MAX), time, ..SampleId::default() };
-    Record::Complete.encode(&id, &mut record);
-    record
-}
-
 impl Drained {
     /// The thread that the buffer is of, if it has ended.
     fn ended_thread(&self) -> Option<Tid> {

@@ -8,10 +8,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::Ns;
-use perfdata::write::{AuxChunk, EventId, Features, Writer};
+use model::{Cpu, Ns, Tid};
+use perfdata::write::{AuxChunk, EventId, Features, Record, SampleId, Writer};
 
-use crate::drain::complete_until;
 use crate::pieces::Cutting;
 
 /// A file that is written, or the pieces that it is cut into.
@@ -104,4 +103,12 @@ impl Output {
         cutting.into_iter().for_each(|cutting| cutting.finish(bytes));
         Ok(bytes)
     }
+}
+
+/// The record that says up to when the file has everything.
+pub(crate) fn complete_until(time: Ns) -> Vec<u8> {
+    let mut record = Vec::new();
+    let id = SampleId { tid: Tid(-1), cpu: Cpu(u32::MAX), time, ..SampleId::default() };
+    Record::Complete.encode(&id, &mut record);
+    record
 }

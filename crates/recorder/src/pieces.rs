@@ -4,8 +4,8 @@
 //!   0.data   head, what was there before | records, trace ...
 //!   1.data   head, what was there before, what was mapped and born since | records, trace ...
 //! ```
-//! What stands in front of the mark a reader of all pieces has from those before. A piece ends with a round of
-//! reading ([`crate::rounds`]), so that up to its time nothing is missing.
+//! What stands in front of the mark, a reader of all pieces has from those before. A piece ends with a round
+//! of reading ([`crate::rounds`]), so that up to its time nothing is missing.
 //!
 //! What there is of trace that was not read yet is bounded: where it has no room it is left out, and only the
 //! records are written.
@@ -126,9 +126,9 @@ impl Cutting {
         takes
     }
 
-    /// The piece is as long as it should be.
+    /// The piece is as long as it should be. The first one has its name when the window begins.
     pub(crate) fn is_due(&self) -> bool {
-        self.began.elapsed() >= self.length
+        self.began.elapsed() >= self.length && self.path.exists()
     }
 
     /// Completes the piece in `writer`, and begins the next one.
@@ -140,7 +140,7 @@ impl Cutting {
         let new_from = next.position();
         let bytes = std::mem::replace(writer, next).finish(&self.features)?.metadata()?.len();
         let path = std::mem::replace(&mut self.path, path);
-        self.tell(path, bytes, Some(until));
+        self.tell(path, bytes, Some(until))?;
         (self.number, self.new_from) = (number, new_from);
         (self.trace_bytes, self.left_out_bytes, self.began) = (0, 0, Instant::now());
         Ok(())
@@ -148,10 +148,11 @@ impl Cutting {
 
     /// The last piece is complete.
     pub(crate) fn finish(self, bytes: u64) {
-        self.tell(self.path.clone(), bytes, None);
+        // A reader that has gone has said why.
+        let _ = self.tell(self.path.clone(), bytes, None);
     }
 
-    fn tell(&self, path: PathBuf, bytes: u64, until: Option<Ns>) {
+    fn tell(&self, path: PathBuf, bytes: u64, until: Option<Ns>) -> io::Result<()> {
         self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let piece = Piece {
             path,
@@ -162,8 +163,8 @@ impl Cutting {
             left_out_bytes: self.left_out_bytes,
             length: self.began.elapsed(),
         };
-        // A reader that has gone has removed the directory.
-        let _ = self.reader.send(piece);
+        let has_gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "no reader follows the recording");
+        self.reader.send(piece).map_err(has_gone)
     }
 }
 

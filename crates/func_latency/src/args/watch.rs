@@ -7,7 +7,7 @@ use clap::Args;
 use super::headings::{CALLS, DECODING, FILES, RECORDING, REPORT, TARGET};
 use super::{AFTER_HELP, Format, form};
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange};
-use crate::watch::json;
+use crate::render::interval::json;
 
 /// `func_latency watch`.
 #[derive(Debug, Args)]

@@ -141,7 +141,10 @@ impl Growing {
     }
 
     /// These buffers, each at the place that it has always had.
-    pub(crate) fn in_order<'a>(&mut self, mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>) -> Vec<AuxBuffer<'a>> {
+    pub(crate) fn in_order<'a>(
+        &mut self,
+        mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>,
+    ) -> Vec<AuxBuffer<'a>> {
         for (owner, buffer) in &buffers {
             self.meet(*owner, buffer.index);
         }
@@ -158,7 +161,8 @@ impl Growing {
 
     /// All buffers, without their trace.
     fn empty_buffers<'a>(&self) -> impl Iterator<Item = AuxBuffer<'a>> + use<'a, '_> {
-        let empty = |&(owner, index): &(AuxOwner, u32)| AuxBuffer { index, owner, pieces: vec![], records: vec![] };
+        let empty =
+            |&(owner, index): &(AuxOwner, u32)| AuxBuffer { index, owner, pieces: vec![], records: vec![] };
         self.buffers.iter().map(empty)
     }
 
@@ -268,14 +272,20 @@ impl Growing {
         let patience_ns = self.patience.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let how = (self.config.workers, DecodeOptions::default().segment_bytes);
         let digester = analysis.digester();
-        self.continuation.decode_on(&context, how, Grown { until, patience_ns }, digester.as_ref(), &mut analysis);
+        self.continuation.decode_on(
+            &context,
+            how,
+            Grown { until, patience_ns },
+            digester.as_ref(),
+            &mut analysis,
+        );
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
         let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
         self.analysis = Some(analysis.pause());
         // A frame knows its thread's time off the CPU; what is before the next event is asked for no more.
-        self.schedule.forget_before(self.continuation.until());
+        self.schedule.forget_before(self.continuation.needs_schedule_from());
         crate::recording::check_uncut()?;
         Ok(Gain { calls, lost_ns: gained_ns })
     }
@@ -295,7 +305,7 @@ impl Growing {
         let recording = Recording { buffers: self.empty_buffers().collect(), ..self.frame.clone() };
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut summary = paused.resume(around).finish_with_summary();
-        summary.add_calls(&self.total);
+        self.total.add_to(&mut summary);
         tell(summary.into_report(), &code.image, &self.schedule, &code.wanted, &recording)
     }
 }

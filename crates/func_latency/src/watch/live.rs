@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use model::{AuxBuffer, AuxOwner, Ns, Recording};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
 use recorder::{Interrupts, Piece, Pieces};
 
 use super::growing::{Growing, Part};
@@ -55,7 +55,8 @@ pub(super) fn run(
         drop(interrupts);
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
         let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
-        recorded.and(followed)
+        // Where decoding has failed the recording ends, too, and only says that nothing follows it.
+        followed.and_then(|exit| recorded.map(|_| exit))
     })
 }
 
@@ -85,8 +86,8 @@ struct Follow {
     /// More bytes do not wait to be decoded.
     most_bytes: u64,
     queue: VecDeque<Arrived>,
-    /// Pieces of which trace is still needed, the oldest first.
-    kept: VecDeque<(Piece, perfdata::File)>,
+    /// What is still needed of earlier pieces.
+    tails: Vec<Tail>,
 }
 
 /// A piece, and when it came.
@@ -100,7 +101,7 @@ const WAITING_SHARE: u64 = 2;
 
 impl Follow {
     fn new(pieces: Receiver<Piece>, waiting_bytes: Arc<AtomicU64>, most_bytes: u64) -> Self {
-        Self { pieces, waiting_bytes, most_bytes, queue: VecDeque::new(), kept: VecDeque::new() }
+        Self { pieces, waiting_bytes, most_bytes, queue: VecDeque::new(), tails: Vec::new() }
     }
 
     /// Decodes pieces until there are no more, and reports.
@@ -160,53 +161,71 @@ impl Follow {
         if is_left_out {
             missed.not_decoded_bytes += trace_bytes;
         }
-        self.kept.push_back((piece, file));
-        if is_left_out {
+        let done = if is_left_out {
             let part = Part { buffers: Vec::new(), sideband: new, until, span };
-            watch.growing.take_records(part)?;
-            self.release_last();
-            return Ok(());
-        }
-        let recordings: Vec<Recording<'_>> =
-            self.kept.iter().map(|(_, file)| file.recording()).collect::<Result<_, _>>()?;
-        let part = Part { buffers: buffers(&recordings, &mut watch.growing), sideband: new, until, span };
-        let all = std::mem::take(missed);
-        let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        watch.add(
-            part,
-            Meant {
+            watch.growing.take_records(part)
+        } else {
+            let recording = file.recording()?;
+            let buffers = buffers(&self.tails, &recording, &mut watch.growing);
+            let part = Part { buffers: buffers.clone(), sideband: new, until, span };
+            let all = std::mem::take(missed);
+            let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let meant = Meant {
                 time,
                 interval_ns: u64::try_from(all.length.as_nanos()).unwrap_or(u64::MAX).max(1),
                 trace_bytes: all.trace_bytes,
                 not_decoded_bytes: all.not_decoded_bytes,
                 now: Ns(time.0.saturating_add(waited_ns)),
-            },
-        )?;
-        drop(recordings);
-        self.release_decoded(&watch.growing)
-    }
-
-    /// Lets the pieces go that nothing more is needed of.
-    fn release_decoded(&mut self, growing: &Growing) -> Result<()> {
-        while let Some((_, file)) = self.kept.front() {
-            let is_needed = |buffer: &AuxBuffer<'_>| {
-                let end = buffer.pieces.last().map(|piece| piece.offset.plus(piece.bytes.len() as u64));
-                let needed = growing.needed_from(buffer.owner);
-                end.is_some_and(|end| needed.is_none_or(|needed| end > needed))
             };
-            if file.recording()?.buffers.iter().any(is_needed) {
-                break;
-            }
-            if let Some((piece, _)) = self.kept.pop_front() {
-                self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
-            }
-        }
-        Ok(())
+            let added = watch.add(part, meant);
+            let tails: Vec<_> =
+                buffers.iter().filter_map(|buffer| Tail::of(buffer, &watch.growing)).collect();
+            let bytes: u64 = tails.iter().map(Tail::bytes).sum();
+            // Only as long as the code of the functions is not mapped all of the trace is needed.
+            self.tails = if bytes > self.most_bytes { Vec::new() } else { tails };
+            added
+        };
+        drop(file);
+        self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        done
+    }
+}
+
+/// The trace of a buffer that is not decoded yet, or will be decoded again: a copy, so that its piece can go.
+struct Tail {
+    index: u32,
+    owner: AuxOwner,
+    pieces: Vec<(AuxOffset, Vec<u8>)>,
+    records: Vec<AuxRecord>,
+}
+
+impl Tail {
+    /// `None`: nothing is needed.
+    fn of(buffer: &AuxBuffer<'_>, growing: &Growing) -> Option<Self> {
+        let needed = growing.needed_from(buffer.owner).unwrap_or_default();
+        let rest = |piece: &AuxPiece<'_>| {
+            let skip = usize::try_from(needed.0.saturating_sub(piece.offset.0)).ok()?;
+            let bytes = piece.bytes.get(skip..).filter(|bytes| !bytes.is_empty())?;
+            Some((piece.offset.plus(skip as u64), bytes.to_vec()))
+        };
+        let pieces: Vec<_> = buffer.pieces.iter().filter_map(rest).collect();
+        let records = buffer.records.iter().copied().filter(|record| record.end() >= needed).collect();
+        let (index, owner) = (buffer.index, buffer.owner);
+        (!pieces.is_empty()).then_some(Self { index, owner, pieces, records })
     }
 
-    fn release_last(&mut self) {
-        if let Some((piece, _)) = self.kept.pop_back() {
-            self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+    fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    fn buffer(&self) -> AuxBuffer<'_> {
+        let pieces = self.pieces.iter();
+        let pieces = pieces.map(|(offset, bytes)| AuxPiece { offset: *offset, bytes, file_offset: 0 });
+        AuxBuffer {
+            index: self.index,
+            owner: self.owner,
+            pieces: pieces.collect(),
+            records: self.records.clone(),
         }
     }
 }
@@ -227,20 +246,18 @@ impl Missed {
     }
 }
 
-/// The trace of pieces that follow one another, by buffer, as far as it is needed.
-fn buffers<'a>(recordings: &[Recording<'a>], growing: &mut Growing) -> Vec<AuxBuffer<'a>> {
-    let mut of: BTreeMap<AuxOwner, AuxBuffer<'a>> = BTreeMap::new();
-    for buffer in recordings.iter().flat_map(|recording| &recording.buffers) {
-        let needed = growing.needed_from(buffer.owner).unwrap_or_default();
-        let known = of.entry(buffer.owner).or_insert_with(|| AuxBuffer {
-            index: buffer.index,
-            owner: buffer.owner,
-            pieces: Vec::new(),
-            records: Vec::new(),
-        });
-        let is_needed = |piece: &&model::AuxPiece<'_>| piece.offset.plus(piece.bytes.len() as u64) >= needed;
-        known.pieces.extend(buffer.pieces.iter().filter(is_needed));
-        known.records.extend(buffer.records.iter().copied());
+/// What is needed of earlier pieces, and the trace of this one, by buffer.
+fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>, growing: &mut Growing) -> Vec<AuxBuffer<'a>> {
+    let mut of: BTreeMap<AuxOwner, AuxBuffer<'a>> =
+        tails.iter().map(|tail| (tail.owner, tail.buffer())).collect();
+    for buffer in &recording.buffers {
+        match of.get_mut(&buffer.owner) {
+            Some(known) => {
+                known.pieces.extend(buffer.pieces.iter().copied());
+                known.records.extend(buffer.records.iter().copied());
+            }
+            None => _ = of.insert(buffer.owner, buffer.clone()),
+        }
     }
     growing.in_order(of)
 }

@@ -4,14 +4,11 @@
 //! live      recorder -> pieces, each mapped and removed      replay   a recording, cut by its own time
 //!               \__________________________________________________/
 //! growing   part by part: schedule, image, decoder, analysis -> sums of the calls that have ended
-//! interval, json, openmetrics        those of one interval, and of all so far
+//! render::interval                   the figures of one interval, and of all so far
 //! ```
 
 mod growing;
-mod interval;
-pub mod json;
 mod live;
-mod openmetrics;
 mod replay;
 
 use std::io::{BufWriter, Write as _, stdout};
@@ -29,10 +26,10 @@ use crate::output::check_writable;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::View;
 use crate::render::image_names::ImageNames;
+use crate::render::interval::{self, Interval, json, openmetrics};
 use crate::report_command::{self, leave_out_uncalled};
 use crate::target::{self, Wanted};
 use growing::{Growing, Part};
-use interval::Interval;
 
 /// Runs the command.
 ///
@@ -132,12 +129,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(
-        growing: Growing,
-        report: ReportConfig,
-        interval: Duration,
-        openmetrics: Option<PathBuf>,
-    ) -> Self {
+    fn new(growing: Growing, report: ReportConfig, interval: Duration, openmetrics: Option<PathBuf>) -> Self {
         Self {
             growing,
             report,

@@ -20,7 +20,8 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
     check(&whole)?;
     recording::warn_of_damage(&whole);
     let schedule = Schedule::new(&whole.sideband);
-    let of_switch = |body: &Sideband| matches!(body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. });
+    let of_switch =
+        |body: &Sideband| matches!(body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. });
     let has_records = whole.sideband.iter().any(|record| of_switch(&record.body));
     let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
     let (first, last) = whole.time_span.unwrap_or_default();
@@ -38,7 +39,13 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
         let ends: Vec<AuxOffset> = whole
             .buffers
             .iter()
-            .map(|buffer| if is_last { AuxOffset(u64::MAX) } else { decoder::first_psb_after(&whole, &buffer.pieces, to) })
+            .map(|buffer| {
+                if is_last {
+                    AuxOffset(u64::MAX)
+                } else {
+                    decoder::first_psb_after(&whole, &buffer.pieces, to)
+                }
+            })
             .collect();
         let buffers: Vec<AuxBuffer<'_>> = whole
             .buffers
@@ -75,7 +82,9 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
 
 /// Refuses what can be reported only as a whole.
 fn check(whole: &Recording<'_>) -> Result<()> {
-    let refused = |why: &str| Err(failure(Exit::BadInput, format!("watch --replay: {why}; `func_latency report` takes it")));
+    let refused = |why: &str| {
+        Err(failure(Exit::BadInput, format!("watch --replay: {why}; `func_latency report` takes it")))
+    };
     if whole.pt.snapshot {
         return refused("the recording is of snapshots");
     }
@@ -90,7 +99,9 @@ fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) 
     let needed = needed.unwrap_or_default();
     let piece = |piece: &model::AuxPiece<'a>| {
         let is_needed = piece.offset.plus(piece.bytes.len() as u64) >= needed;
-        let len = usize::try_from(end.0.saturating_sub(piece.offset.0)).unwrap_or(usize::MAX).min(piece.bytes.len());
+        let len = usize::try_from(end.0.saturating_sub(piece.offset.0))
+            .unwrap_or(usize::MAX)
+            .min(piece.bytes.len());
         let bytes = piece.bytes.get(..len).filter(|bytes| is_needed && !bytes.is_empty())?;
         Some(model::AuxPiece { bytes, ..*piece })
     };
@@ -103,6 +114,7 @@ fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) 
 }
 
 fn bytes_until(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
-    let len = |piece: &model::AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
+    let len =
+        |piece: &model::AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
     buffer.pieces.iter().map(len).sum()
 }

@@ -1,4 +1,7 @@
-//! The figures of one interval, as a line.
+//! The figures of one interval of `watch`, as a line, as JSON and as metrics.
+
+pub mod json;
+pub(crate) mod openmetrics;
 
 use std::io::{self, Write};
 
@@ -7,7 +10,7 @@ use analyzer::FunctionReport;
 use crate::render::units::{duration, mean_duration, percent, share, size};
 
 /// What one interval has.
-pub(crate) struct Interval<'a> {
+pub struct Interval<'a> {
     /// Its end, in perf's clock.
     pub(crate) time_ns: u64,
     /// How long it was.
@@ -63,7 +66,8 @@ pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<
     for (function, (name, _)) in interval.figures.iter().zip(interval.names) {
         let latency = &function.latency;
         let spread = latency.spread.as_ref();
-        let of = |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
+        let of =
+            |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
         let off_cpu = function.off_cpu.as_ref().filter(|_| latency.count > 0);
         write!(
             out,

@@ -1,11 +1,11 @@
-//! One interval as JSON: schema `func_latency.watch/1`, described in `docs/watch.schema.json`.
+//! One interval as JSON: schema `func_latency.watch/1`, described in `docs/report.schema.json`.
 
 use std::io::{self, Write};
 
 use analyzer::{FunctionReport, Stats};
 use serde::Serialize;
 
-use super::interval::Interval;
+use super::Interval;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency.watch/1";

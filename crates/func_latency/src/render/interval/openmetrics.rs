@@ -63,10 +63,7 @@ fn text(totals: &Totals<'_>) -> String {
 /// Latencies by powers of two.
 fn histograms(text: &mut String, totals: &Totals<'_>) {
     let name = "func_latency_call_seconds";
-    let _ = write!(
-        text,
-        "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} Latency of calls.\n"
-    );
+    let _ = write!(text, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} Latency of calls.\n");
     for (function, (of, object)) in totals.figures.iter().zip(totals.names) {
         let labels = format!("function=\"{}\",object=\"{}\"", escaped(of), escaped(object));
         let mut count = 0;
