@@ -251,13 +251,29 @@ fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>, growing: &mut Growi
     let mut of: BTreeMap<AuxOwner, AuxBuffer<'a>> =
         tails.iter().map(|tail| (tail.owner, tail.buffer())).collect();
     for buffer in &recording.buffers {
+        let mut buffer = buffer.clone();
+        cut_padding(&mut buffer);
         match of.get_mut(&buffer.owner) {
             Some(known) => {
-                known.pieces.extend(buffer.pieces.iter().copied());
-                known.records.extend(buffer.records.iter().copied());
+                known.pieces.append(&mut buffer.pieces);
+                known.records.append(&mut buffer.records);
             }
-            None => _ = of.insert(buffer.owner, buffer.clone()),
+            None => _ = of.insert(buffer.owner, buffer),
         }
     }
     growing.in_order(of)
+}
+
+/// AUXTRACE payloads are padded to whole words.
+const PAYLOAD_ALIGNMENT: u64 = 8;
+
+/// Cuts the zeros after the trace: bytes of the next piece have their offsets. The trace ends where an AUX
+/// record of the kernel does.
+fn cut_padding(buffer: &mut AuxBuffer<'_>) {
+    let Some(last) = buffer.pieces.last_mut() else { return };
+    let end = last.offset.plus(last.bytes.len() as u64);
+    let is_at_end = |at: &AuxOffset| *at <= end && end.minus(*at) < PAYLOAD_ALIGNMENT;
+    let Some(true_end) = buffer.records.iter().map(AuxRecord::end).filter(is_at_end).max() else { return };
+    let len = usize::try_from(true_end.0.saturating_sub(last.offset.0)).unwrap_or(usize::MAX);
+    last.bytes = last.bytes.get(..len).unwrap_or(last.bytes);
 }
