@@ -227,7 +227,7 @@ impl Progress {
     fn step<'a>(&mut self, context: &Context<'a>, stream: Stream<'a>, bytes: u64, grown: Grown) -> Group<'a> {
         let end = stream.end();
         let stream = match self.next {
-            Some(next) => stream.from_cut(next),
+            Some(next) => stream.cut_at(next),
             None => stream,
         };
         let mut group = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };

@@ -115,7 +115,7 @@ impl<'a> Stream<'a> {
     }
 
     /// The rest of the stream, from a cut at which an earlier decode has ended.
-    pub(crate) fn from_cut(self, at: AuxOffset) -> Self {
+    pub(crate) fn cut_at(self, at: AuxOffset) -> Self {
         Self { stretch: at..self.extent.end, continues: true, ..self }
     }
 
