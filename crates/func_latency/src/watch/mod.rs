@@ -68,7 +68,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
 
 fn interval_of(seconds: f64) -> Result<Duration> {
     match seconds {
-        s if s >= 1e-6 && s <= 86_400.0 => Ok(Duration::from_secs_f64(s)),
+        s if (1e-6..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
         s => Err(failure(Exit::Usage, format!("-n {s}: not from a microsecond to a day"))),
     }
 }
