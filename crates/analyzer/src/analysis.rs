@@ -9,7 +9,9 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::call_sums::CallSums;
 use crate::digest::{DigestedRuns, RunDigester};
+use crate::nowhere;
 use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
@@ -17,6 +19,7 @@ use crate::row_sink::RowSink;
 use crate::session::Session;
 use crate::summary::{Summary, SummedFunction, SummedRecording};
 use crate::thread::Thread;
+use crate::traced_causes::TracedCauses;
 use crate::tree::TreeSink;
 
 /// Turns the events of all threads into a [`Report`], in one pass.
@@ -35,20 +38,26 @@ impl<'a> Analysis<'a> {
     }
 
     fn start(request: &Request, session: Session<'a>) -> Self {
-        let around = session.around;
         let mut analysis =
             Self { session, threads: FxHashMap::default(), tids: request.tids.clone(), events: 0 };
-        for (tid, life) in around.schedule.threads() {
-            let late = life.not_yet_attached();
-            if life.trace_start.is_some() || late.is_some() {
-                analysis.thread(tid); // traced, though it may never have run
-            }
-            if let Some((born, attached)) = late {
-                analysis.not_yet_attached(tid, born, attached);
-            }
-        }
+        analysis.meet_threads();
         analysis.session.is_starting = false;
         analysis
+    }
+
+    /// Enters the threads that the schedule names and that are not known yet.
+    fn meet_threads(&mut self) {
+        for (tid, life) in self.session.around.schedule.threads() {
+            let late = life.not_yet_attached();
+            let is_traced = life.trace_start.is_some() || late.is_some();
+            if !is_traced || self.threads.contains_key(&tid) {
+                continue;
+            }
+            self.thread(tid); // traced, though it may never have run
+            if let Some((born, attached)) = late {
+                self.not_yet_attached(tid, born, attached);
+            }
+        }
     }
 
     /// What a newborn thread did before it was attached to nobody knows: its frames neither.
@@ -116,6 +125,40 @@ impl<'a> Analysis<'a> {
         (summary.into_report(), code)
     }
 
+    /// Leaves out why calls were off the CPU.
+    #[must_use]
+    pub fn without_reasons(mut self) -> Self {
+        self.session.causes = TracedCauses::new(self.session.around, self.session.calls.request()).silent();
+        self
+    }
+
+    /// Stops for a while, in which the recording grows.
+    #[must_use]
+    pub fn pause(self) -> PausedAnalysis {
+        let nowhere = nowhere::surroundings();
+        let Self { session, threads, tids, events } = self;
+        let threads = threads.into_iter();
+        let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(nowhere))));
+        PausedAnalysis(Analysis { session: session.grown(nowhere), threads: threads.collect(), tids, events })
+    }
+
+    /// Takes the sums of the calls that have ended since they were taken last; the summary at the end has the
+    /// others.
+    pub fn take_calls(&mut self) -> CallSums {
+        let request = Arc::clone(self.session.calls.request());
+        let calls = self.session.calls.take().named(|child| self.session.map.name(child));
+        let function = |((position, id), calls): ((u32, &FunctionId), _)| {
+            (*id, SummedFunction::of_calls(position, calls))
+        };
+        CallSums::new((0..).zip(&request.functions).zip(calls).map(function).collect())
+    }
+
+    /// Time lost so far, of all threads.
+    #[must_use]
+    pub fn lost_ns(&self) -> u64 {
+        self.session.loss.lost_ns()
+    }
+
     /// Closes what is open: the sums that the report is made of.
     #[must_use]
     pub fn finish_with_summary(self) -> Summary {
@@ -154,6 +197,23 @@ impl<'a> Analysis<'a> {
             SummedRecording { trace, ledger: session.loss, threads: windows, limits: session.limits };
         let summary = Summary::new(functions, recording, told_by, request.counters);
         (summary, code.unwrap_or_default())
+    }
+}
+
+/// An analysis of a recording that grows, between two parts of it: it refers to nothing.
+pub struct PausedAnalysis(Analysis<'static>);
+
+impl PausedAnalysis {
+    /// Goes on with a recording that has grown. Its functions and objects have the numbers that they had.
+    #[must_use]
+    pub fn resume(self, around: Surroundings<'_>) -> Analysis<'_> {
+        let Analysis { session, threads, tids, events } = self.0;
+        let threads = threads.into_iter();
+        let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(around))));
+        let mut analysis =
+            Analysis { session: session.grown(around), threads: threads.collect(), tids, events };
+        analysis.meet_threads();
+        analysis
     }
 }
 

@@ -55,6 +55,11 @@ impl Ledger {
         }
     }
 
+    /// The time that is lost, of all threads.
+    pub(crate) fn lost_ns(&self) -> u64 {
+        self.sums.values().map(|loss| loss.lost_ns).fold(0, u64::saturating_add)
+    }
+
     /// Changes each loss, and joins those that are of one cause then.
     pub(crate) fn renumbered(self, change: impl Fn(&mut CauseLoss)) -> Self {
         let mut sums: BTreeMap<_, CauseLoss> = BTreeMap::new();
@@ -181,7 +186,8 @@ const fn order(cause: GapCause) -> u8 {
         GapCause::NotYetAttached => 11,
         GapCause::UntracedCpu => 12,
         GapCause::BetweenSnapshots => 13,
-        GapCause::FullRing => 14,
+        GapCause::NotDecoded => 14,
+        GapCause::FullRing => 15,
     }
 }
 

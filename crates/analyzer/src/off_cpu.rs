@@ -22,6 +22,8 @@ pub(crate) struct OffCpuClock<'a> {
     intervals: &'a [OffCpu],
     /// End of the first interval that is not counted yet.
     next_in: Ns,
+    /// End of the last interval that is counted.
+    counted_until: Ns,
     total_ns: u64,
     /// The part of it that is of an interval which has not ended at the current event: of kernel code.
     partial_ns: u64,
@@ -32,7 +34,20 @@ pub(crate) struct OffCpuClock<'a> {
 impl<'a> OffCpuClock<'a> {
     /// `intervals` by time, disjoint.
     pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
-        let mut clock = Self { intervals, next_in: Ns::MAX, total_ns: 0, partial_ns: 0, scheduler: None };
+        let (next_in, counted_until) = (Ns::MAX, Ns(0));
+        let mut clock =
+            Self { intervals, next_in, counted_until, total_ns: 0, partial_ns: 0, scheduler: None };
+        clock.next_in = clock.first_in();
+        clock
+    }
+
+    /// Goes on with the intervals that are known now: at least those that are not counted yet.
+    pub(crate) fn with_intervals(self, intervals: &[OffCpu]) -> OffCpuClock<'_> {
+        let Self { next_in, counted_until, total_ns, partial_ns, scheduler, .. } = self;
+        let is_counted = |off: &OffCpu| off.to.is_some_and(|to| to <= counted_until);
+        let counted = intervals.partition_point(is_counted);
+        let intervals = intervals.get(counted..).unwrap_or_default();
+        let mut clock = OffCpuClock { intervals, next_in, counted_until, total_ns, partial_ns, scheduler };
         clock.next_in = clock.first_in();
         clock
     }
@@ -123,6 +138,7 @@ impl<'a> OffCpuClock<'a> {
     fn count(&mut self) {
         if let Some((first, rest)) = self.intervals.split_first() {
             self.total_ns += first.to.map_or(0, |to| to.since(first.from));
+            self.counted_until = first.to.unwrap_or(self.counted_until).max(self.counted_until);
             self.intervals = rest;
         }
         self.next_in = self.first_in();

@@ -66,6 +66,10 @@ pub(crate) struct Session<'a> {
     buffers: FxHashMap<AuxOwner, u32>,
 }
 
+fn numbers_of_buffers(around: Surroundings<'_>) -> FxHashMap<AuxOwner, u32> {
+    around.buffers.iter().map(|buffer| (buffer.owner, buffer.index)).collect()
+}
+
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let regions = Regions::of(request, around.functions);
@@ -109,11 +113,63 @@ impl<'a> Session<'a> {
             places: ChildPlaces::default(),
             spare: Vec::new(),
             held_events: 0,
-            buffers: around.buffers.iter().map(|buffer| (buffer.owner, buffer.index)).collect(),
+            buffers: numbers_of_buffers(around),
         }
     }
 
-    /// The same, with somebody who takes trees.
+    /// Goes on with a recording that has grown. The session has no sinks, and gathers no reasons for times
+    /// off the CPU.
+    pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Session<'b> {
+        let Self {
+            off_cpu,
+            roles,
+            regions,
+            ancestor,
+            stack_switches,
+            follows_kernel,
+            counts,
+            calls,
+            loss,
+            limits,
+            min_node_ns,
+            with_callers,
+            first_gaps,
+            is_starting,
+            places,
+            spare,
+            held_events,
+            ..
+        } = self;
+        Session {
+            map: CodeMap::new(around),
+            causes: TracedCauses::new(around, calls.request()).silent(),
+            kept: None,
+            trees: None,
+            code: None,
+            rows: None,
+            buffers: numbers_of_buffers(around),
+            around,
+            off_cpu,
+            roles,
+            regions,
+            ancestor,
+            stack_switches,
+            follows_kernel,
+            counts,
+            calls,
+            loss,
+            limits,
+            min_node_ns,
+            with_callers,
+            first_gaps,
+            is_starting,
+            places,
+            spare,
+            held_events,
+        }
+    }
+
+    /// Gives the trees of calls to `sink`.
     pub(crate) fn with_trees(self, sink: &'a mut (dyn TreeSink + 'a)) -> Self {
         let (wanted, min_node_ns, with_callers) = (sink.wanted(), sink.min_ns(), sink.wants_callers());
         // A tree of all that a thread did has stays in the kernel, and not what ran in them.

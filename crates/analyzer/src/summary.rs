@@ -27,7 +27,7 @@ use crate::traced_causes::ReasonsOfCalls;
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// By function.
-    functions: BTreeMap<FunctionId, SummedFunction>,
+    pub(crate) functions: BTreeMap<FunctionId, SummedFunction>,
     /// By the name of the recording, which is empty until [`Self::named`].
     recordings: BTreeMap<String, SummedRecording>,
     /// `None`: the records of some recording do not tell why calls were off the CPU.
@@ -166,7 +166,12 @@ impl Summary {
 }
 
 impl SummedFunction {
-    fn merge(&mut self, other: &Self) {
+    /// Of calls of which nothing else is known.
+    pub(crate) fn of_calls(position: u32, calls: FunctionSums<ChildKey>) -> Self {
+        Self { position, calls, causes: CauseSums::default(), reasons: ReasonsOfCalls::default() }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.position = self.position.min(other.position);
         self.calls.merge(&other.calls);
         self.causes.merge(&other.causes);

@@ -21,6 +21,7 @@ use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
 use crate::own_code::Going;
 use crate::regions::AtMark;
+use crate::request::Surroundings;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
 use crate::status::{Cut, CutCause, Status};
@@ -91,6 +92,49 @@ impl<'a> Thread<'a> {
             care_from: if session.counts { 0 } else { DEPTH_MAX },
             going: None,
             kernel: KernelPart::default(),
+        }
+    }
+
+    /// Goes on with a recording that has grown.
+    pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Thread<'b> {
+        let Self {
+            tid,
+            stack,
+            now,
+            at,
+            off_cpu,
+            control,
+            undecided,
+            certainty,
+            window,
+            entered,
+            cut_by,
+            reached,
+            trees,
+            counting,
+            care_from,
+            going,
+            kernel,
+        } = self;
+        let life = around.schedule.thread(tid);
+        Thread {
+            off_cpu: off_cpu.with_intervals(life.map_or(&[], |life| &life.off_cpu)),
+            window: window.grown(life, around.window.1),
+            tid,
+            stack,
+            now,
+            at,
+            control,
+            undecided,
+            certainty,
+            entered,
+            cut_by,
+            reached,
+            trees,
+            counting,
+            care_from,
+            going,
+            kernel,
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct TracedCauses<'a> {
     functions: Sparse<OfFunction>,
     /// What each single call waited for is asked for, too.
     of_rows: bool,
+    /// Reasons are not asked for.
+    is_silent: bool,
 }
 
 /// What single calls waited for.
@@ -63,13 +65,19 @@ impl<'a> TracedCauses<'a> {
             threads: FxHashMap::default(),
             functions: Sparse::default(),
             of_rows: request.row_children,
+            is_silent: false,
         }
+    }
+
+    /// Gathers nothing: the times off the CPU that are long past are not kept.
+    pub(crate) fn silent(self) -> Self {
+        Self { is_silent: true, ..self }
     }
 
     /// A call that is reported, and its thread's off-CPU time at its begin and end.
     pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, (from_ns, to_ns): (u64, u64)) {
         let is_summed = row.status.counted() && row.depth == 0;
-        if from_ns == to_ns || !is_summed && !self.of_rows {
+        if self.is_silent || from_ns == to_ns || !is_summed && !self.of_rows {
             return;
         }
         let schedule = self.around.schedule;
@@ -90,7 +98,7 @@ impl<'a> TracedCauses<'a> {
     /// nothing, or the recording does not tell.
     pub(crate) fn longest(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Option<Reason> {
         let schedule = self.around.schedule;
-        if from_ns == to_ns || !schedule.has_switches() {
+        if self.is_silent || from_ns == to_ns || !schedule.has_switches() {
             return None;
         }
         let names = &self.around;
@@ -104,7 +112,7 @@ impl<'a> TracedCauses<'a> {
     /// call. None where the recording has no context switches.
     pub(crate) fn waits(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Vec<RowWait> {
         let schedule = self.around.schedule;
-        if from_ns == to_ns || !schedule.has_switches() {
+        if self.is_silent || from_ns == to_ns || !schedule.has_switches() {
             return Vec::new();
         }
         let names = &self.around;
@@ -124,7 +132,7 @@ impl<'a> TracedCauses<'a> {
     pub(crate) fn told_by(&self) -> Option<ToldBy> {
         let schedule = self.around.schedule;
         let told_by = if schedule.has_wakeups() { ToldBy::Scheduler } else { ToldBy::SwitchRecords };
-        schedule.has_switches().then_some(told_by)
+        (schedule.has_switches() && !self.is_silent).then_some(told_by)
     }
 
     /// The sums of the first `len` functions, and what each single call waited for.

@@ -17,12 +17,16 @@ use crate::report::ThreadLoss;
 pub(crate) struct ThreadWindow<'a> {
     start: Ns,
     end: Ns,
+    /// The latest time at which something was seen.
+    seen_until: Ns,
     /// Before this, everything is counted as either observed or lost.
     counted_until: Ns,
     observed_ns: u64,
     lost_ns: u64,
     /// Deaths and rebirths that are still to come.
     pub(crate) dead: &'a [(Ns, Ns)],
+    /// Deaths and rebirths that are known, those that have passed, too.
+    known_deaths: usize,
     /// Nobody had the thread's number.
     dead_ns: u64,
     /// With an IP filter: since when the thread is outside its ranges, and how long it was before.
@@ -37,7 +41,38 @@ impl<'a> ThreadWindow<'a> {
         let end = life.and_then(|l| l.died).unwrap_or(recording.1).max(start);
         let outside = has_ip_filter.then_some((Some(start), 0));
         let dead = life.map_or(&[][..], |life| &life.dead);
-        Self { start, end, counted_until: start, observed_ns: 0, lost_ns: 0, dead, dead_ns: 0, outside }
+        Self {
+            start,
+            end,
+            seen_until: Ns(0),
+            counted_until: start,
+            observed_ns: 0,
+            lost_ns: 0,
+            dead,
+            known_deaths: dead.len(),
+            dead_ns: 0,
+            outside,
+        }
+    }
+
+    /// Goes on with a recording that has grown: with what is known of the thread now.
+    pub(crate) fn grown<'b>(self, life: Option<&'b ThreadLife>, recording_end: Ns) -> ThreadWindow<'b> {
+        let Self { start, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, .. } = self;
+        let passed = self.known_deaths - self.dead.len().min(self.known_deaths);
+        let all = life.map_or(&[][..], |life| &life.dead);
+        let dead = all.get(passed..).unwrap_or_default();
+        ThreadWindow {
+            start,
+            end: life.and_then(|life| life.died).unwrap_or(recording_end).max(start).max(seen_until),
+            seen_until,
+            counted_until,
+            observed_ns,
+            lost_ns,
+            dead,
+            known_deaths: passed + dead.len(),
+            dead_ns,
+            outside,
+        }
     }
 
     /// Of a run of calls: only the time outside of the IP filter counts.
@@ -73,6 +108,7 @@ impl<'a> ThreadWindow<'a> {
     /// Something was seen at `time`: the thread lived.
     pub(crate) fn seen(&mut self, time: Ns) {
         self.end = self.end.max(time);
+        self.seen_until = self.seen_until.max(time);
     }
 
     /// Control leaves the IP filter's ranges.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Tid};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Tid};
 
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
@@ -16,7 +16,7 @@ use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{Counted, LastTime, Stretch};
 use crate::untraced::Stays;
-use crate::workers::{Item, Outputs, Place, with_outputs};
+use crate::workers::{Decoding, Item, Outputs, Place, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
 
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
@@ -31,25 +31,23 @@ pub(crate) fn run<G: Digester>(
     digester: Option<&G>,
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> DecodeStats {
-    let (stats, last) = (DecodeStats::default(), BTreeMap::new());
-    let counted = context.counts.then(BTreeMap::new);
-    let buffers = &context.recording.buffers;
-    let mut join = Join { stats, last, counted, buffers, decoder, progress, sink };
+    let mut join = Join::new(context, decoder, progress, sink);
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
     let groups = || threads.iter().chain([&cpus]).enumerate();
     let segments = groups().flat_map(|(number, group)| {
         group.segments(context).map(move |Timed { start, segment }| {
             let (buffer, bytes) = (segment.buffer, segment.len());
-            Item { place: Place { group: number, start, buffer, bytes }, segment }
+            Item { place: Place { group: number, start, buffer, bytes, again: None }, segment }
         })
     });
     // One worker that decodes alone has no other one to spare work.
     let digester = digester.filter(|_| options.workers > 1);
-    with_outputs(context, decoder, digester, options.workers, segments, |outputs| {
+    let once = Decoding { context, decoder };
+    with_outputs(once, once, digester, options.workers, segments, |outputs| {
         for (number, _) in groups() {
             let stays = if number < threads.len() { Stays::none() } else { Stays::on_untraced_cpus(context) };
-            join.group(number, stays, outputs);
+            let _ = join.group(number, &mut Pending::default(), stays, Ns::MAX, outputs);
         }
     });
     join.stats
@@ -110,10 +108,8 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
     };
     let mut of_cpus = vec![];
     let mut threads = vec![];
-    let cpus = context.recording.buffers.iter().filter(|b| matches!(b.owner, AuxOwner::Cpu(_))).count();
-    let of_cpu = segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES));
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
-        let bytes = if matches!(buffer.owner, AuxOwner::Cpu(_)) { of_cpu } else { segment_bytes };
+        let bytes = segment_bytes_of(context, buffer.owner, segment_bytes);
         let stretch = |pieces: &[AuxPiece<'_>]| match part {
             Some(part) => part.stretch(context, buffer.owner, pieces, bytes),
             None => extent(pieces).unwrap_or_default(),
@@ -127,10 +123,24 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
     Groups { threads, cpus: wanted(of_cpus) }
 }
 
-struct Join<'a, D> {
-    stats: DecodeStats,
+/// Bytes after which the segments of a buffer are cut.
+pub(crate) fn segment_bytes_of(context: &Context<'_>, owner: AuxOwner, segment_bytes: u64) -> u64 {
+    match owner {
+        AuxOwner::Thread(_) => segment_bytes,
+        AuxOwner::Cpu(_) => {
+            let is_of_cpu = |buffer: &&AuxBuffer<'_>| matches!(buffer.owner, AuxOwner::Cpu(_));
+            let cpus = context.recording.buffers.iter().filter(is_of_cpu).count();
+            segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES))
+        }
+    }
+}
+
+pub(crate) struct Join<'a, D> {
+    pub(crate) stats: DecodeStats,
     /// The last time given out, per thread.
-    last: BTreeMap<Tid, LastTime>,
+    pub(crate) last: BTreeMap<Tid, LastTime>,
+    /// The last AUX offset of which events were given out, of each buffer whose segments are decoded again.
+    pub(crate) given: BTreeMap<usize, AuxOffset>,
     /// What each thread has executed up to there; none in a decode without counters.
     counted: Option<BTreeMap<Tid, Counters>>,
     buffers: &'a [AuxBuffer<'a>],
@@ -143,38 +153,86 @@ struct Join<'a, D> {
 /// keep their order. Each with what was made of its events.
 type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Option<D>)>;
 
-impl<D> Join<'_, D> {
+/// What the segments of a group have given so far and was not given out.
+pub(crate) struct Pending<D> {
+    pub(crate) waiting: Waiting<D>,
+    /// By buffer: when its last stretch began.
+    pub(crate) last_start: BTreeMap<usize, Ns>,
+    /// The next stretch's number.
+    pub(crate) number: u64,
+}
+
+impl<D> Default for Pending<D> {
+    fn default() -> Self {
+        Self { waiting: Waiting::new(), last_start: BTreeMap::new(), number: 0 }
+    }
+}
+
+impl<'a, D> Join<'a, D> {
+    pub(crate) fn new(
+        context: &Context<'a>,
+        decoder: &'a dyn SegmentDecoder,
+        progress: &'a dyn Fn(u64),
+        sink: &'a mut dyn DigestSink<D>,
+    ) -> Self {
+        Self {
+            stats: DecodeStats::default(),
+            last: BTreeMap::new(),
+            given: BTreeMap::new(),
+            counted: context.counts.then(BTreeMap::new),
+            buffers: &context.recording.buffers,
+            decoder,
+            progress,
+            sink,
+        }
+    }
+
     /// Joins the segments of a group; what there is to do before the next one's output is needed is done
-    /// before it is waited for.
-    fn group<'s>(
+    /// before it is waited for. No stretch is given out that begins at `most` or later. Returns that time, or
+    /// an earlier one up to which the group was given out.
+    pub(crate) fn group<'s>(
         &mut self,
         group: usize,
+        pending: &mut Pending<D>,
         mut stays: Stays,
+        mut most: Ns,
         outputs: &mut Outputs<'_, 's, impl Iterator<Item = Item<'s>>, impl Digester<Digest = D>>,
-    ) {
-        let mut waiting = Waiting::new();
-        let mut last_start: BTreeMap<usize, Ns> = BTreeMap::new();
-        let mut number = 0;
+    ) -> Ns {
         while let Some(place) = outputs.place().filter(|place| place.group == group) {
-            wait(&mut waiting, stays.that_begin_before(place.start));
-            self.feed_until(&mut waiting, place.start);
+            wait(&mut pending.waiting, stays.that_begin_before(place.start));
+            self.feed_until(&mut pending.waiting, place.start.min(most));
             let (output, digests) = outputs.take();
             let mut digests = digests.into_iter();
-            self.stats.segments += 1;
-            self.overflows(place.buffer, output.overflows);
-            self.stats.clock_errors += output.clock_errors;
-            self.stats.kernel_desyncs += output.kernel_desyncs;
-            self.stats.bytes += place.bytes;
-            for stretch in output.stretches {
+            let mut stretches = output.stretches;
+            let again = place.again;
+            if let Some(again) = again {
+                let given = again.cut(&mut stretches);
+                if again.until.is_some() {
+                    self.given.extend(given.map(|(at, _)| (place.buffer, at)));
+                }
+                if again.is_growing() {
+                    most = most.min(given.map_or(place.start, |(_, time)| time));
+                }
+            }
+            if again.is_none_or(|again| again.until.is_none()) {
+                self.stats.segments += 1;
+                self.overflows(place.buffer, output.overflows);
+                self.stats.clock_errors += output.clock_errors;
+                self.stats.kernel_desyncs += output.kernel_desyncs;
+                self.stats.bytes += place.bytes;
+            }
+            let Pending { waiting, last_start, number } = pending;
+            for stretch in stretches {
                 let latest = last_start.entry(place.buffer).or_insert(Ns(0));
                 *latest = stretch.start.max(place.start).max(*latest);
-                waiting.insert((*latest, place.buffer, number), (stretch, digests.next().flatten()));
-                number += 1;
+                waiting.insert((*latest, place.buffer, *number), (stretch, digests.next().flatten()));
+                *number += 1;
             }
             (self.progress)(self.stats.bytes);
         }
-        wait(&mut waiting, stays.that_begin_before(Ns::MAX));
-        self.feed_until(&mut waiting, Ns::MAX);
+        wait(&mut pending.waiting, stays.that_begin_before(Ns::MAX));
+        self.feed_until(&mut pending.waiting, most);
+        most
     }
 
     fn overflows(&mut self, buffer: usize, count: u64) {

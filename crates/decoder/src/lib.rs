@@ -15,9 +15,11 @@
 //!
 //! Pure: no files, no clocks, no environment.
 
+mod again;
 mod apx;
 mod block;
 mod clock;
+mod continuation;
 mod disassembly;
 mod effects;
 mod errata;
@@ -55,12 +57,14 @@ use model::{
     FunctionSet, GapCause, Ns, Recording, Schedule, SpaceId, Target, Tsc, TscClock,
 };
 
+pub use continuation::{Continuation, Grown};
 pub use disassembly::{Disassembled, disassemble};
 use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
 pub use part::{Around, Part};
 pub use reader::packets;
+pub use search::first_psb_after;
 pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder};
 pub use segment_output::SegmentOutput;
@@ -195,7 +199,7 @@ impl<'a> Context<'a> {
 
     /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
     pub(crate) fn conversion(&self) -> TscClock {
-        self.recording.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })
+        self.recording.conversion()
     }
 
     /// Times are known: where they are not, every event is at time 0.

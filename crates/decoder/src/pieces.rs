@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use model::{AuxOffset, AuxPiece, Ns, Tsc};
+use model::{AuxOffset, AuxPiece, Ns, Tsc, TscClock};
 use packet::Packet;
 
 use crate::{Context, reader};
@@ -43,7 +43,12 @@ pub(crate) fn start_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Ns {
 
 /// The TSC in the first PSB+.
 pub(crate) fn first_time(context: &Context<'_>, pieces: &[AuxPiece<'_>]) -> Option<Ns> {
+    first_time_by((context.conversion(), context.reference()), pieces)
+}
+
+/// The TSC in the first PSB+, by this clock; the second one is a TSC near the recording.
+pub(crate) fn first_time_by((clock, near): (TscClock, Tsc), pieces: &[AuxPiece<'_>]) -> Option<Ns> {
     let packets = reader::packets(pieces).take(64);
     let tsc = packets.filter_map(|(_, p)| if let Ok(Packet::Tsc(tsc)) = p { Some(tsc) } else { None }).next();
-    tsc.map(|low| context.conversion().to_ns(Tsc::of_packet(low, context.reference())))
+    tsc.map(|low| clock.to_ns(Tsc::of_packet(low, near)))
 }

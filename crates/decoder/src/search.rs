@@ -9,10 +9,10 @@
 
 use std::ops::Range;
 
-use model::{AuxOffset, AuxPiece, Ns};
+use model::{AuxOffset, AuxPiece, Ns, Recording};
 
 use crate::Context;
-use crate::pieces::{clip, extent, first_time};
+use crate::pieces::{clip, extent, first_time, first_time_by};
 
 /// Nearer than this nothing is looked for.
 const NEAR_BYTES: u64 = 1 << 16;
@@ -61,6 +61,25 @@ pub(crate) fn stretch(
     let cut = |at| first_psb(pieces, at, stream.end);
     let start = if begin == stream.start { begin } else { cut(begin).unwrap_or(stream.start) };
     start..cut(end).unwrap_or(stream.end)
+}
+
+/// The first PSB whose time is after `time`; the end of `pieces` if there is none.
+#[must_use]
+pub fn first_psb_after(recording: &Recording<'_>, pieces: &[AuxPiece<'_>], time: Ns) -> AuxOffset {
+    let Some(stream) = extent(pieces) else { return AuxOffset(0) };
+    let clock = recording.conversion();
+    let near = recording.tsc_near(clock);
+    let time_at = |at| first_time_by((clock, near), &clip(pieces, at, stream.end));
+    let first_time = |from, until| time_at(first_psb(pieces, from, until)?);
+    let begin = Sought { time, first_psb: first_time }.within(stream.clone()).start;
+    let mut from = begin;
+    while let Some(at) = first_psb(pieces, from, stream.end) {
+        if time_at(at).is_some_and(|found| found > time) {
+            return at;
+        }
+        from = at.plus(packet::PSB.len() as u64);
+    }
+    stream.end
 }
 
 /// The first PSB at or after `from`, and before `until`.

@@ -29,7 +29,7 @@ pub struct Segment<'a> {
 
 /// What is read after the segment: the next one's PSB+, and on for the clock until it has measured how long
 /// a cycle is there.
-const AHEAD: u64 = 1 << 16;
+pub(crate) const AHEAD: u64 = 1 << 16;
 
 impl<'a> Segment<'a> {
     /// Its first offset.
@@ -91,6 +91,8 @@ pub(crate) struct Stream<'a> {
     lost: Vec<AuxOffset>,
     /// Bytes that are missing after it.
     missing: u64,
+    /// What was before `stretch` was decoded earlier.
+    continues: bool,
 }
 
 impl<'a> Stream<'a> {
@@ -108,7 +110,18 @@ impl<'a> Stream<'a> {
         // A driver that finds no room for a whole region says so at each switch to the CPU until its buffer
         // is read.
         lost.dedup();
-        Some(Self { buffer: index, stretch: stretch(&pieces), pieces, extent, lost, missing })
+        let stretch = stretch(&pieces);
+        Some(Self { buffer: index, stretch, pieces, extent, lost, missing, continues: false })
+    }
+
+    /// The rest of the stream, from a cut at which an earlier decode has ended.
+    pub(crate) fn cut_at(self, at: AuxOffset) -> Self {
+        Self { stretch: at..self.extent.end, continues: true, ..self }
+    }
+
+    /// Just after the last byte that is there.
+    pub(crate) fn end(&self) -> AuxOffset {
+        self.extent.end
     }
 
     /// Each of at least `segment_bytes` but the last.
@@ -120,8 +133,13 @@ impl<'a> Stream<'a> {
         })
     }
 
+    /// All from a cut on, as one segment.
+    pub(crate) fn rest(&self, start: AuxOffset) -> Segment<'a> {
+        self.segment(start, self.stretch.end)
+    }
+
     fn segment(&self, start: AuxOffset, end: AuxOffset) -> Segment<'a> {
-        let (first, last) = (start == self.extent.start, end == self.extent.end);
+        let (first, last) = (start == self.extent.start && !self.continues, end == self.extent.end);
         let before = self.lost.partition_point(|at| *at < start || (*at == start && !first));
         let until = self.lost.partition_point(|at| *at <= end);
         Segment {

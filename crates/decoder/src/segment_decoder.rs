@@ -90,6 +90,11 @@ impl OwnDecoder {
         }
     }
 
+    /// Takes the crystal clock's rate as measured elsewhere.
+    pub(crate) fn set_crystal(&mut self, crystal: Option<CrystalRatio>) {
+        self.crystal = OnceLock::from(crystal);
+    }
+
     fn decode_with<W: Work>(
         &self,
         caches: &WorkerCaches<W>,

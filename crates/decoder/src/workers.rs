@@ -21,6 +21,7 @@ use std::thread;
 use model::{Digester, Ns};
 
 use crate::Context;
+use crate::again::Again;
 use crate::segment::Segment;
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
@@ -46,25 +47,36 @@ pub(crate) struct Place {
     /// Index in `Recording::buffers`.
     pub(crate) buffer: usize,
     pub(crate) bytes: u64,
+    /// What of its events is given out; `None`: all, as the segment is decoded once.
+    pub(crate) again: Option<Again>,
 }
 
 /// What a segment's decoding gave, and what was made of each stretch's events.
 type Output<D> = (SegmentOutput, Vec<Option<D>>);
 
-/// A segment that a worker has begun, and where its output goes.
-type Job<'s, D> = (Segment<'s>, mpsc::SyncSender<Output<D>>);
+/// A segment that a worker has begun, and where its output goes; the flag: it is decoded more than once.
+type Job<'s, D> = (Segment<'s>, bool, mpsc::SyncSender<Output<D>>);
+
+/// What decodes segments, and what those need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Decoding<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) decoder: &'a dyn SegmentDecoder,
+}
 
 /// Calls `take` with the outputs of `segments`, which `workers` threads decode and digest meanwhile.
+///
+/// `again` decodes those that are decoded more than once.
 pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>(
-    context: &Context<'_>,
-    decoder: &dyn SegmentDecoder,
+    once: Decoding<'_>,
+    again: Decoding<'_>,
     digester: Option<&G>,
     workers: usize,
     segments: S,
     take: impl FnOnce(&mut Outputs<'_, 's, S, G>),
 ) {
     let queue = Queue { segments, ahead: VecDeque::new(), most: workers * AHEAD_PER_WORKER };
-    let work = Work { context, decoder, digester, queue: Mutex::new(queue), room: Condvar::new() };
+    let work = Work { once, again, digester, queue: Mutex::new(queue), room: Condvar::new() };
     thread::scope(|scope| {
         for _ in 1..workers {
             // If there are no threads to be had, others do its work.
@@ -123,8 +135,8 @@ impl<S, G: Digester> Drop for Outputs<'_, '_, S, G> {
 
 /// What all workers share.
 struct Work<'a, S, G: Digester> {
-    context: &'a Context<'a>,
-    decoder: &'a dyn SegmentDecoder,
+    once: Decoding<'a>,
+    again: Decoding<'a>,
     digester: Option<&'a G>,
     queue: Mutex<Queue<S, G::Digest>>,
     /// One that is ahead was taken, or no more will be.
@@ -148,7 +160,7 @@ impl<'s, S: Iterator<Item = Item<'s>>, D> Queue<S, D> {
         let Item { place, segment } = self.segments.next()?;
         let (give, given) = mpsc::sync_channel(1);
         self.ahead.push_back((place, given));
-        Some((segment, give))
+        Some((segment, place.again.is_some(), give))
     }
 }
 
@@ -157,12 +169,15 @@ impl<S, G: Digester> Work<'_, S, G> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decode(&self, (segment, give): Job<'_, G::Digest>) {
-        let mut output = self.decoder.decode(self.context, &segment);
+    fn decode(&self, (segment, is_again, give): Job<'_, G::Digest>) {
+        let Decoding { context, decoder } = if is_again { self.again } else { self.once };
+        let mut output = decoder.decode(context, &segment);
         output.stretches.iter_mut().for_each(Stretch::keep_forward);
         let digest =
             |digester: &G, stretch: &Stretch| digester.digest(stretch.tid, stretch.space, &stretch.events);
-        let digests = self.digester.map_or_else(Vec::new, |digester| {
+        // Its events are cut where those begin that were given out.
+        let digester = self.digester.filter(|_| !is_again);
+        let digests = digester.map_or_else(Vec::new, |digester| {
             output.stretches.iter().map(|stretch| digest(digester, stretch)).collect()
         });
         let _ = give.send((output, digests)); // or the outputs are not taken any more

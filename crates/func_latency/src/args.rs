@@ -11,6 +11,7 @@ mod rows_shown;
 mod runs;
 mod top;
 mod trees;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ pub use rows_shown::RowsArgs;
 pub use runs::{CompareArgs, FailArgs, RepeatArgs, StatArgs};
 pub use top::{TopArgs, TopBy};
 pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
+pub use watch::WatchArgs;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done; 1 no call of any kind was seen, more was lost than --max-loss allows, or B is
@@ -81,6 +83,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Report the calls of several recordings from their summaries (report --summary)
     Merge(Box<MergeArgs>),
+    /// Show the latency of a function while the program runs, a line each second, and report at the end
+    Watch(Box<WatchArgs>),
     /// Print what is in a recording, one line each
     Dump(DumpArgs),
     /// Copy a recording and the files that it needs into a directory, for another machine

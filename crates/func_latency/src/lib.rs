@@ -25,6 +25,7 @@
 //!     runs_there      runs that were made before: recordings and rows
 //! compare_command  two commands in turns -> render::compare
 //! merge_command   summaries of recordings (summary) -> the report of all
+//! watch       figures while a program runs: recorder -> pieces -> image, decoder, analyzer -> lines, report
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
 //!     calls       what the commands that follow calls share: recording, request, decoding
@@ -112,6 +113,7 @@ mod uprobe;
 #[cfg(not(feature = "bpf"))]
 #[path = "without_uprobe.rs"]
 mod uprobe;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -180,6 +182,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Stat(args)) => stat_command::run(*args),
         Some(Command::Compare(args)) => compare_command::run(*args),
         Some(Command::Merge(args)) => merge_command::run(&args),
+        Some(Command::Watch(args)) => watch::run(*args),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),
         Some(Command::Record(args)) => record_command::record(*args),
         Some(Command::Doctor) => doctor_command::run(),

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use image::build_id_of;
 use perfdata::write::Features;
 use recorder::{
-    CpuList, Interrupts, Job, Pmu, PmuError, Proc, Request, Sched, SchedSource, Session, Summary, machine,
+    CpuList, Interrupts, Job, Pieces, Pmu, PmuError, Proc, Request, Sched, SchedSource, Session, Summary,
+    machine,
 };
 
 use crate::aim::Aim;
@@ -62,7 +63,21 @@ impl Prepared {
         window: Option<Duration>,
         interrupts: &Interrupts,
     ) -> Result<Summary> {
-        let job = Job { path, features: &self.features, window, build_id: &build_id_of, interrupts };
+        self.record_in_pieces(path, window, interrupts, None)
+    }
+
+    /// [`Self::record`] into pieces, of which `path` is the first, if `pieces` says how.
+    ///
+    /// # Errors
+    /// As [`Session::record`].
+    pub(crate) fn record_in_pieces(
+        self,
+        path: &Path,
+        window: Option<Duration>,
+        interrupts: &Interrupts,
+        pieces: Option<&Pieces>,
+    ) -> Result<Summary> {
+        let job = Job { path, features: &self.features, window, build_id: &build_id_of, interrupts, pieces };
         match self.sched {
             None => Ok(self.session.record(&job, None)?),
             Some(Ok(mut source)) => Ok(self.session.record(&job, Some(&mut *source))?),

@@ -78,7 +78,7 @@ fn execute(args: RecordArgs, then: Then) -> Result<Recorded> {
 }
 
 /// Says what will be recorded, before it is.
-fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
+pub(crate) fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
     aim.filter.iter().flat_map(Chosen::warnings).for_each(messages::warn);
     if let Some(bytes) = session.refused_bytes() {
         messages::note(format!(
@@ -110,7 +110,7 @@ fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Prepared) {
 }
 
 /// Says what became of it, and what was lost.
-fn tell(config: &RecordConfig, summary: &Summary) {
+pub(crate) fn tell(config: &RecordConfig, summary: &Summary) {
     let ns = |time: std::time::Duration| duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     match summary.ended {
         Ended::InTime => (),

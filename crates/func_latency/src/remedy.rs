@@ -102,6 +102,9 @@ const fn remedy(cause: GapCause) -> &'static str {
         GapCause::BetweenSnapshots => {
             "snapshots have holes between them: record without -S, or take them more often"
         }
+        GapCause::NotDecoded => {
+            "decoding could not follow: watch with an IP filter (-i), more workers (-w) or a larger --spool"
+        }
         GapCause::FullRing => {
             "calls ended faster than they were read: make the ring larger (-m 256M), or probe a function that is called less often"
         }

@@ -51,6 +51,8 @@ pub enum GapCause {
     UntracedCpu,
     /// Snapshots were recorded: what ran between two was overwritten, or not traced while one was copied.
     BetweenSnapshots,
+    /// The trace was recorded, and not decoded: decoding was too slow to follow.
+    NotDecoded,
     /// The ring of probed calls was full: one gap for each call whose record had no room.
     FullRing,
 }
@@ -74,6 +76,7 @@ impl GapCause {
             Self::NotYetAttached => "not yet attached",
             Self::UntracedCpu => "untraced CPU",
             Self::BetweenSnapshots => "between snapshots",
+            Self::NotDecoded => "not decoded",
             Self::FullRing => "full ring",
         }
     }

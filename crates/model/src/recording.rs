@@ -267,11 +267,19 @@ pub struct Recording<'a> {
     pub first_pid: Option<Pid>,
     /// First and last time of any timed record.
     pub time_span: Option<(Ns, Ns)>,
+    /// Holes in the buffers are trace that was left out because decoding was too slow, and no damage.
+    pub leaves_out: bool,
     /// Where the file is truncated or damaged; what precedes it is whole.
     pub damage: Option<Damage>,
 }
 
 impl Recording<'_> {
+    /// TSC to perf's clock; where the recording does not say, a tick counts as a nanosecond.
+    #[must_use]
+    pub fn conversion(&self) -> TscClock {
+        self.clock.unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 })
+    }
+
     /// A TSC value near the recording, by this clock: see [`Tsc::of_packet`].
     #[must_use]
     pub fn tsc_near(&self, clock: TscClock) -> Tsc {

@@ -97,6 +97,30 @@ impl Schedule {
         schedule
     }
 
+    /// Of a recording that grows, and has or will have context switches: nothing yet.
+    #[must_use]
+    pub fn growing(has_switches: bool, has_switch_records: bool) -> Self {
+        Self { has_switches, has_switch_records, ..Self::default() }
+    }
+
+    /// Adds the records that come next; sorted by time, and none is earlier than those before.
+    pub fn grow(&mut self, sideband: &[SidebandRecord]) {
+        sideband.iter().for_each(|record| self.add(record));
+    }
+
+    /// Forgets who ran where before `time`, but not which threads there were.
+    pub fn forget_before(&mut self, time: Ns) {
+        for table in self.cpus.values_mut() {
+            table.forget_before(time);
+        }
+        for life in self.threads.values_mut() {
+            let is_over = |off: &OffCpu| off.to.is_some_and(|to| to < time);
+            life.off_cpu.drain(..life.off_cpu.partition_point(is_over));
+            let later = life.on_cpu.partition_point(|(from, _)| *from <= time);
+            life.on_cpu.drain(..later.saturating_sub(1));
+        }
+    }
+
     /// The recording has context-switch records: off-CPU time is known.
     #[must_use]
     pub fn has_switches(&self) -> bool {

@@ -207,7 +207,7 @@ impl<'a> Drain<'a> {
             opened.extend(buffer.drain(&mut self.records, self.shared));
         }
         if let Some(time) = self.shared.rounds.end(&mut self.turn, || self.shared.now()) {
-            self.shared.output.put(|writer| writer.record(&complete_until(time)));
+            self.shared.output.complete_until(time);
         }
         self.free_ended();
         opened.into_iter().for_each(|buffer| self.add(buffer));
@@ -233,14 +233,6 @@ impl<'a> Drain<'a> {
     }
 }
 
-/// The record that says up to when the file has everything.
-pub(crate) fn complete_until(time: Ns) -> Vec<u8> {
-    let mut record = Vec::new();
-    let id = SampleId { tid: Tid(-1), cpu: Cpu(u32::MAX), time, ..SampleId::default() };
-    Record::Complete.encode(&id, &mut record);
-    record
-}
-
 impl Drained {
     /// The thread that the buffer is of, if it has ended.
     fn ended_thread(&self) -> Option<Tid> {
@@ -258,7 +250,7 @@ impl Drained {
         let lost_before = self.losses.lost_records;
         let noticed = self.losses.notice(records);
         if !records.is_empty() {
-            shared.output.put(|writer| writer.record(records));
+            shared.output.records(records);
         }
         let written = self.write_trace(head, shared);
         self.ring.release_trace(written);
@@ -300,7 +292,7 @@ impl Drained {
             reference: tsc().0,
         };
         let [first, wrapped] = pending.pieces;
-        shared.output.put(|writer| writer.aux(&chunk, &[first, wrapped, zeros]));
+        shared.output.aux(&chunk, &[first, wrapped, zeros]);
         bytes
     }
 
@@ -316,7 +308,7 @@ impl Drained {
         let id = SampleId { tid, cpu, time: shared.now(), id, ..SampleId::default() };
         let mut record = Vec::new();
         Record::Aux { offset: head, size: 0, flags: AuxRecord::TRUNCATED }.encode(&id, &mut record);
-        shared.output.put(|writer| writer.record(&record));
+        shared.output.records(&record);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The file up to the first record of the window: all that a reader must know, even if nothing follows.
 
-use std::fs::File;
-use std::io;
+use std::io::{self, Seek, Write};
 
 use model::{Ns, TscClock};
 use perfdata::write::{
@@ -32,13 +31,13 @@ pub(crate) struct Head<'a> {
 }
 
 /// Writes what stands in front.
-pub(crate) fn write(
-    file: File,
+pub(crate) fn write<W: Write + Seek>(
+    file: W,
     head: &Head<'_>,
     buffers: &[OpenBuffer],
     features: &Features,
     snapshots: &[Snapshot],
-) -> io::Result<Writer<File>> {
+) -> io::Result<Writer<W>> {
     let mut events = head.events(buffers);
     // Of rings only: who reads the index knows from it which CPUs and threads are recorded.
     let ids = id_index(&events);

@@ -149,7 +149,7 @@ impl<'a> Newborns<'a> {
         let before = known.snapshots.insert(pid, snapshot.clone()).unwrap_or_default();
         snapshot.threads.clear();
         snapshot.mappings.retain(|mapping| !before.mappings.contains(mapping));
-        output.put(|writer| writer.record(&snapshot.records(now)));
+        output.records(&snapshot.records(now));
     }
 }
 
@@ -158,10 +158,7 @@ fn introduce(events: &BufferEvents, output: &Output) {
     let numbered: Vec<(usize, EventId)> = event_ids(events);
     let ids = numbered.iter().map(|(_, id)| *id).collect();
     let event = Event { name: String::new(), attr: perfdata::write::Attr::default(), ids };
-    output.put(|writer| {
-        numbered.iter().for_each(|(event, id)| writer.add_id(*event, *id));
-        id_index(&[event]).iter().try_for_each(|record| writer.record(record))
-    });
+    output.add_ids(&numbered, &id_index(&[event]).concat());
 }
 
 /// The ids of a buffer's events, with the number of the event in the file.

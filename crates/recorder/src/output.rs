@@ -8,9 +8,12 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use perfdata::write::{Features, Writer};
+use model::{Cpu, Ns, Tid};
+use perfdata::write::{AuxChunk, EventId, Features, Record, SampleId, Writer};
 
-/// A file that is written.
+use crate::pieces::Cutting;
+
+/// A file that is written, or the pieces that it is cut into.
 #[derive(Debug)]
 pub(crate) struct Output {
     state: Mutex<State>,
@@ -20,20 +23,58 @@ pub(crate) struct Output {
 #[derive(Debug)]
 struct State {
     writer: Writer<File>,
+    cutting: Option<Cutting>,
     /// The first error; nothing is written after it.
     error: Option<io::Error>,
 }
 
 impl Output {
-    pub(crate) fn new(writer: Writer<File>) -> Self {
-        Self { state: Mutex::new(State { writer, error: None }), failed: AtomicBool::new(false) }
+    pub(crate) fn new(writer: Writer<File>, cutting: Option<Cutting>) -> Self {
+        Self { state: Mutex::new(State { writer, cutting, error: None }), failed: AtomicBool::new(false) }
+    }
+
+    /// Writes whole records.
+    pub(crate) fn records(&self, records: &[u8]) {
+        self.put(|State { writer, cutting, .. }| {
+            cutting.as_mut().map_or(Ok(()), |cutting| cutting.keep(records))?;
+            writer.record(records)
+        });
+    }
+
+    /// Writes trace.
+    pub(crate) fn aux(&self, chunk: &AuxChunk, payload: &[&[u8]]) {
+        self.put(|State { writer, cutting, .. }| {
+            let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
+            let has_room = cutting.as_mut().is_none_or(|cutting| cutting.takes(bytes, writer.position()));
+            if has_room { writer.aux(chunk, payload) } else { Ok(()) }
+        });
+    }
+
+    /// Writes that everything is there up to `time`. If it is time for that, the piece ends.
+    pub(crate) fn complete_until(&self, time: Ns) {
+        self.put(|State { writer, cutting, .. }| {
+            writer.record(&complete_until(time))?;
+            match cutting {
+                Some(cutting) if cutting.is_due() => cutting.cut(writer, time),
+                _ => Ok(()),
+            }
+        });
+    }
+
+    /// Further ids of events, and the records that tell of them.
+    pub(crate) fn add_ids(&self, ids: &[(usize, EventId)], records: &[u8]) {
+        self.put(|State { writer, cutting, .. }| {
+            ids.iter().for_each(|(event, id)| writer.add_id(*event, *id));
+            cutting.as_mut().map_or(Ok(()), |cutting| cutting.add_ids(ids, records))?;
+            writer.record(records)
+        });
     }
 
     /// Writes, unless that has failed before.
-    pub(crate) fn put(&self, write: impl FnOnce(&mut Writer<File>) -> io::Result<()>) {
+    fn put(&self, write: impl FnOnce(&mut State) -> io::Result<()>) {
         let mut state = self.state();
         if state.error.is_none() {
-            state.error = write(&mut state.writer).err();
+            state.error = write(&mut state).err();
             self.failed.store(state.error.is_some(), Ordering::Relaxed);
         }
     }
@@ -53,10 +94,21 @@ impl Output {
     /// The first one, whenever it was.  The file stays as that of a killed recorder then: it may have more
     /// of one CPU than of another.
     pub(crate) fn finish(self, features: &Features) -> io::Result<u64> {
-        let State { writer, error } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match error {
-            Some(error) => Err(error),
-            None => writer.finish(features)?.metadata().map(|file| file.len()),
+        let State { writer, cutting, error } =
+            self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = error {
+            return Err(error);
         }
+        let bytes = writer.finish(features)?.metadata()?.len();
+        cutting.into_iter().for_each(|cutting| cutting.finish(bytes));
+        Ok(bytes)
     }
+}
+
+/// The record that says up to when the file has everything.
+pub(crate) fn complete_until(time: Ns) -> Vec<u8> {
+    let mut record = Vec::new();
+    let id = SampleId { tid: Tid(-1), cpu: Cpu(u32::MAX), time, ..SampleId::default() };
+    Record::Complete.encode(&id, &mut record);
+    record
 }

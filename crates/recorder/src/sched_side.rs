@@ -128,7 +128,7 @@ pub(crate) fn write(source: &dyn SchedSource, shared: &Shared<'_>) -> Written {
                 written.addresses.extend(event.stack);
             }
         }
-        shared.output.put(|writer| writer.record(&records));
+        shared.output.records(&records);
         if !is_ending {
             std::thread::sleep(TICK);
         }

@@ -10,7 +10,7 @@
 //! ```
 
 use std::ffi::CString;
-use std::io::ErrorKind;
+use std::io::{Cursor, ErrorKind};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ use crate::build_ids::BuildIds;
 use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
-use crate::drain::{Drain, Shared, complete_until};
+use crate::drain::{Drain, Shared};
 use crate::error::RecordError;
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
@@ -36,7 +36,8 @@ use crate::means::Means;
 use crate::new_cpus::NewCpus;
 use crate::new_file::NewFile;
 use crate::newborns::Newborns;
-use crate::output::Output;
+use crate::output::{Output, complete_until};
+use crate::pieces::{Cutting, Pieces};
 use crate::plan::{Asked, Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
@@ -115,6 +116,8 @@ pub struct Job<'a> {
     pub build_id: BuildIdOf<'a>,
     /// Ends the window early.
     pub interrupts: &'a Interrupts,
+    /// Cuts the recording into pieces, of which the file is the first; `None`: it is whole.
+    pub pieces: Option<&'a Pieces>,
 }
 
 /// Opened events that do nothing yet.
@@ -260,7 +263,7 @@ impl Session {
         let snapshots =
             snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
         let filter = &ip_filter::for_recording(&request.filter);
-        let head = Head {
+        let head_of = Head {
             pmu: &pmu,
             settings: &settings,
             attrs: opener.attrs,
@@ -273,10 +276,15 @@ impl Session {
         // For its owner only, as perf's are.
         let (place, file) = NewFile::create(job.path, 0o600)?;
         let writer =
-            file_head::write(file, &head, &buffers, job.features, &snapshots).map_err(not_written)?;
-        let output = Output::new(writer);
+            file_head::write(file, &head_of, &buffers, job.features, &snapshots).map_err(not_written)?;
+        let cutting = job.pieces.map(|pieces| {
+            let head = Cursor::new(Vec::new());
+            let head = file_head::write(head, &head_of, &buffers, job.features, &snapshots)?;
+            Ok(Cutting::new(pieces, head, job.features.clone()))
+        });
+        let output = Output::new(writer, cutting.transpose().map_err(not_written)?);
         let start = clocks::now(clock);
-        output.put(|writer| writer.record(&complete_until(start)));
+        output.records(&complete_until(start));
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
         let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
         let shared = Shared {
@@ -321,7 +329,7 @@ impl Session {
             (passed, read, events.and_then(|events| events.join().ok()).unwrap_or_default())
         });
         drop(shared);
-        output.put(|writer| writer.record(&time_conv(clock, Some(&clocks::sample(clock)))));
+        output.records(&time_conv(clock, Some(&clocks::sample(clock))));
         let tracing_data = sched.as_mut().map(|source| {
             source.stop();
             let symbols = source.symbols(&events.addresses);

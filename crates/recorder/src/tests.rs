@@ -79,7 +79,7 @@ fn recorded(
     let (place, file) = NewFile::create(&path, 0o600).unwrap();
     let writer = file_head::write(file, &head, &buffers, &Features::default(), &snapshots).unwrap();
     place.take_place().unwrap();
-    let output = Output::new(writer);
+    let output = Output::new(writer, None);
     let newborns = Newborns::new(&opener, &|_| None, false, &snapshots, &buffers);
     let shared = Shared {
         output: &output,

@@ -139,7 +139,7 @@ impl Window<'_> {
     fn look_for_cpus(&self, new_cpus: &mut Option<&mut NewCpus>) {
         let records = new_cpus.as_mut().map_or_else(Vec::new, |cpus| cpus.look(self.shared.now()));
         if !records.is_empty() {
-            self.shared.output.put(|writer| writer.record(&records));
+            self.shared.output.records(&records);
         }
     }
 

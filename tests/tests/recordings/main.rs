@@ -36,4 +36,5 @@ mod summaries;
 mod three_gigabytes;
 mod top;
 mod trees;
+mod watch;
 mod workers_do_not_matter;

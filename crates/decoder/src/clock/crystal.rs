@@ -106,6 +106,11 @@ impl CrystalRatio {
         Self { low: ratio(least), high: ratio(most).saturating_add(1) }
     }
 
+    /// What two measurements of the same clocks say together; the first one, if they contradict each other.
+    pub(crate) fn refine(self, other: Self) -> Self {
+        self.intersect(other).unwrap_or(self)
+    }
+
     fn intersect(self, other: Self) -> Option<Self> {
         let both = Self { low: self.low.max(other.low), high: self.high.min(other.high) };
         (both.low <= both.high).then_some(both)

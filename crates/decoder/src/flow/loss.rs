@@ -68,6 +68,7 @@ const fn is_of_packets(cause: GapCause) -> bool {
         | GapCause::NotYetAttached
         | GapCause::UntracedCpu
         | GapCause::BetweenSnapshots
+        | GapCause::NotDecoded
         | GapCause::FullRing => true,
         GapCause::Desync { .. }
         | GapCause::MissingCode { .. }
@@ -129,7 +130,9 @@ impl<W: Work> Flow<'_, W> {
 
     /// The stream goes on at `at`, but not from where it was.
     pub(super) fn hole(&mut self, at: AuxOffset) {
-        self.lose(GapCause::DamagedPacket, at, true);
+        let is_left_out = self.context.recording.leaves_out;
+        let cause = if is_left_out { GapCause::NotDecoded } else { GapCause::DamagedPacket };
+        self.lose(cause, at, true);
         self.clock.lost();
         self.psb = None;
         self.read_from(at);

@@ -11,6 +11,7 @@ pub mod graph;
 pub mod histogram;
 pub mod html;
 pub(crate) mod image_names;
+pub mod interval;
 pub mod json;
 mod json_causes;
 mod json_loss;

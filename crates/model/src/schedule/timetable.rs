@@ -71,6 +71,12 @@ impl Timetable {
         self.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
     }
 
+    /// Forgets all that left before `time`, but for the last one: the next one may have come after it.
+    pub(super) fn forget_before(&mut self, time: Ns) {
+        let over = self.runs.partition_point(|run| run.to < time);
+        self.runs.drain(..over.min(self.runs.len().saturating_sub(1)));
+    }
+
     /// Records were lost between the last one and `time`.
     pub(super) fn lost(&mut self, time: Ns) {
         let seen = self.seen;

@@ -424,6 +424,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             kernel_symbols: self.tracepoints.take_symbols(),
             command_line: self.features.command_line,
             first_pid,
+            leaves_out: false,
             damage: self.damage,
         })
     }

@@ -78,6 +78,27 @@ impl<W: Write + Seek> Writer<W> {
         Ok(Self { out, events, layout, ids_added: false, position: data_start, auxtrace: vec![] })
     }
 
+    /// Starts another file with what this one, `bytes`, has so far.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn copy_to<V: Write + Seek>(&self, mut out: V, bytes: &[u8]) -> io::Result<Writer<V>> {
+        out.write_all(bytes)?;
+        Ok(Writer {
+            out,
+            events: self.events.clone(),
+            layout: self.layout,
+            ids_added: self.ids_added,
+            position: self.position,
+            auxtrace: self.auxtrace.clone(),
+        })
+    }
+
+    /// What the file is written to.
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
     /// Bytes in the file so far.
     pub fn position(&self) -> u64 {
         self.position

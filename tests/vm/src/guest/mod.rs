@@ -14,6 +14,7 @@ mod record;
 mod refusals;
 mod targets;
 mod uprobes;
+mod watch;
 
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 16] = [
+pub const TRIALS: [Trial; 17] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
@@ -43,6 +44,7 @@ pub const TRIALS: [Trial; 16] = [
     Trial { name: "started-program", run: endings::started_program },
     Trial { name: "processes", run: targets::processes },
     Trial { name: "two-recordings", run: targets::two_recordings },
+    Trial { name: "watch", run: watch::watched },
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "filtered-containers", run: containers::filtered },

@@ -1,0 +1,280 @@
+//! Decoding a recording that still grows, to the same events as when it is decoded whole.
+//!
+//! ```text
+//!   buffer     |---------|---------|---------|------
+//!   segments   decoded    settled   settled   tail
+//! ```
+//! A segment is settled when all is there that its decoding reads: the bytes after it that settle the clock,
+//! and the sideband of its time. It is cut where it would be cut in the whole recording, and is decoded
+//! once. The tail waits, and with it what other buffers of CPUs have of its time.
+//!
+//! A buffer that does not grow would let all others wait. So a tail that is older than
+//! [`Grown::patience_ns`] is decoded up to its end before it is settled, and again when it has grown: what
+//! was given out is left out then. Such a segment is decoded with all branches that any sink may ask about,
+//! because a call that is left out the second time may have been given out, and its return not.
+
+use std::collections::BTreeMap;
+
+use model::{AuxOffset, AuxOwner, DigestSink, Digester, Ns, Recording, Tid};
+
+use crate::again::{Again, Until};
+use crate::clock::CrystalRatio;
+use crate::join::{Join, Pending, segment_bytes_of};
+use crate::pieces::{clip, extent, start_time};
+use crate::segment::{AHEAD, Segment, Stream};
+use crate::segment_decoder::SegmentDecoder;
+use crate::stretch::{LastTime, Stretch};
+use crate::untraced::Stays;
+use crate::workers::{Decoding, Item, Place, with_outputs};
+use crate::{Context, DecodeStats, OwnDecoder};
+
+/// How far a recording has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Grown {
+    /// Trace and sideband are there up to this time; `None`: the recording is whole.
+    pub until: Option<Ns>,
+    /// A tail that began earlier is not waited for; `None`: every tail is.
+    pub patience_ns: Option<u64>,
+}
+
+/// How far a recording that still grows has been decoded. The indices of its buffers do not change.
+#[derive(Default)]
+pub struct Continuation {
+    buffers: BTreeMap<AuxOwner, Progress>,
+    /// Last times given out, by thread.
+    last: BTreeMap<Tid, LastTime>,
+    /// Stretches of CPUs that wait for other buffers.
+    waiting: Vec<((Ns, usize, u64), Stretch)>,
+    last_start: BTreeMap<usize, Ns>,
+    number: u64,
+    stats: DecodeStats,
+    until: Ns,
+    /// The crystal clock's rate, as far as it is measured.
+    crystal: Option<CrystalRatio>,
+    is_measured: bool,
+    once: Option<Box<OwnDecoder>>,
+    again: Option<Box<OwnDecoder>>,
+}
+
+/// How far one buffer has been decoded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Where the next segment starts; `None`: none was decoded.
+    next: Option<AuxOffset>,
+    /// When the last one started.
+    latest: Ns,
+    /// Where the buffer ended when it was looked at last.
+    end: AuxOffset,
+    /// The last AUX offset of which events were given out, of a segment that is decoded again.
+    given: Option<AuxOffset>,
+    /// When the tail began; `None`: there is none.
+    tail: Option<Ns>,
+}
+
+/// Segments that are joined by time.
+struct Group<'a> {
+    items: Vec<Item<'a>>,
+    /// What begins then waits.
+    most: Ns,
+    /// Up to when its buffers are decoded.
+    until: Ns,
+}
+
+impl Continuation {
+    /// What was decoded so far.
+    #[must_use]
+    pub fn stats(&self) -> DecodeStats {
+        self.stats
+    }
+
+    /// Up to when events were given out.
+    #[must_use]
+    pub fn until(&self) -> Ns {
+        self.until
+    }
+
+    /// The schedule is needed from this time on. Of a tail that is much older, only the end may still come.
+    #[must_use]
+    pub fn needs_schedule_from(&self) -> Ns {
+        let least = Ns(self.until.0.saturating_sub(TAIL_NS));
+        let tails = self.buffers.values().filter_map(|progress| progress.tail);
+        tails.filter(|start| *start >= least).fold(self.until, Ns::min)
+    }
+
+    /// The first byte of a buffer that is still needed; `None`: all are.
+    #[must_use]
+    pub fn needed_from(&self, owner: AuxOwner) -> Option<AuxOffset> {
+        self.buffers.get(&owner)?.next
+    }
+
+    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by what there
+    /// is, better and better, and times that are known less well have wider bounds.
+    pub fn measure(&mut self, whole: &Recording<'_>) {
+        self.crystal = CrystalRatio::measure(&whole.buffers, whole.pt.tsc_ctc_ratio);
+        self.is_measured = true;
+    }
+
+    /// Measures it by what there is now.
+    fn measure_further(&mut self, part: &Recording<'_>) {
+        let measured = CrystalRatio::measure(&part.buffers, part.pt.tsc_ctc_ratio);
+        self.crystal = match (self.crystal, measured) {
+            (Some(known), Some(measured)) => Some(known.refine(measured)),
+            (known, measured) => known.or(measured),
+        };
+    }
+
+    /// The code has changed: forgets what is known of it.
+    pub fn forget_code(&mut self) {
+        (self.once, self.again) = (None, None);
+    }
+
+    /// Decodes what is settled of a recording that has grown.
+    ///
+    /// `context` has of the recording at least the trace from [`Self::needed_from`] on, and the schedule of
+    /// its time.
+    pub fn decode_on<G: Digester>(
+        &mut self,
+        context: &Context<'_>,
+        (workers, segment_bytes): (usize, u64),
+        grown: Grown,
+        digester: Option<&G>,
+        sink: &mut dyn DigestSink<G::Digest>,
+    ) {
+        let asks_about = sink.asks_about();
+        let jumps_of = sink.takes_jumps_of();
+        let whole = Context { jumps_of: jumps_of.as_ref(), ..*context };
+        let pruned = Context { asks_about: asks_about.as_ref(), ..whole };
+        let groups = self.groups(context, segment_bytes, grown);
+        if !self.is_measured {
+            self.measure_further(context.recording);
+        }
+        let mut once = self.once.take().unwrap_or_default();
+        let mut again = self.again.take().unwrap_or_default();
+        once.set_crystal(self.crystal);
+        again.set_crystal(self.crystal);
+        let mut join = Join::new(&pruned, &*once as &dyn SegmentDecoder, &|_| (), sink);
+        join.last = std::mem::take(&mut self.last);
+        join.stats = self.stats;
+        let mut pending = Pending {
+            waiting: self.waiting.drain(..).map(|(key, stretch)| (key, (stretch, None))).collect(),
+            last_start: std::mem::take(&mut self.last_start),
+            number: self.number,
+        };
+        let limits: Vec<(Ns, Ns)> = groups.iter().map(|group| (group.most, group.until)).collect();
+        let digester = digester.filter(|_| workers > 1);
+        let decodings =
+            [Decoding { context: &pruned, decoder: &*once }, Decoding { context: &whole, decoder: &*again }];
+        let items = groups.into_iter().flat_map(|group| group.items);
+        let mut until = grown.until.unwrap_or(Ns::MAX);
+        let [of_once, of_again] = decodings;
+        with_outputs(of_once, of_again, digester, workers, items, |outputs| {
+            for (number, (most, reached)) in limits.into_iter().enumerate() {
+                let given = join.group(number, &mut pending, Stays::none(), most, outputs);
+                until = until.min(reached).min(given);
+            }
+        });
+        for (buffer, at) in std::mem::take(&mut join.given) {
+            if let Some(owner) = context.recording.buffers.get(buffer).map(|buffer| buffer.owner)
+                && let Some(progress) = self.buffers.get_mut(&owner)
+            {
+                progress.given = Some(at);
+            }
+        }
+        (self.last, self.stats) = (join.last, join.stats);
+        self.waiting = pending.waiting.into_iter().map(|(key, (stretch, _))| (key, stretch)).collect();
+        (self.last_start, self.number) = (pending.last_start, pending.number);
+        self.until = self.until.max(until);
+        (self.once, self.again) = (Some(once), Some(again));
+    }
+
+    /// The segments to decode now: of each buffer of a thread, and of all buffers of CPUs.
+    fn groups<'a>(&mut self, context: &Context<'a>, segment_bytes: u64, grown: Grown) -> Vec<Group<'a>> {
+        let mut threads = vec![];
+        let mut cpus = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };
+        for (index, buffer) in context.recording.buffers.iter().enumerate() {
+            let whole = |pieces: &[_]| extent(pieces).unwrap_or_default();
+            let Some(stream) = Stream::new(index, buffer, whole) else { continue };
+            let bytes = segment_bytes_of(context, buffer.owner, segment_bytes);
+            let progress = self.buffers.entry(buffer.owner).or_default();
+            let group = progress.step(context, stream, bytes, grown);
+            match buffer.owner {
+                AuxOwner::Thread(_) => threads.push(Group { most: Ns::MAX, ..group }),
+                AuxOwner::Cpu(_) => {
+                    cpus.items.extend(group.items);
+                    cpus.most = cpus.most.min(group.most);
+                    cpus.until = cpus.until.min(group.until);
+                }
+            }
+        }
+        cpus.items.sort_by_key(|item| (item.place.start, item.place.buffer));
+        cpus.most = cpus.most.min(grown.until.unwrap_or(Ns::MAX));
+        threads.push(cpus);
+        for (number, group) in threads.iter_mut().enumerate() {
+            group.items.iter_mut().for_each(|item| item.place.group = number);
+        }
+        threads
+    }
+}
+
+/// A tail that is decoded again finds the threads of this time in the schedule.
+const TAIL_NS: u64 = 10_000_000_000;
+
+/// Events of the last bytes of a buffer that still grows wait: those of their packets may not be complete.
+const HELD_BYTES: u64 = 1 << 10;
+
+impl Progress {
+    /// The segments of one buffer that are decoded now.
+    fn step<'a>(&mut self, context: &Context<'a>, stream: Stream<'a>, bytes: u64, grown: Grown) -> Group<'a> {
+        let end = stream.end();
+        let stream = match self.next {
+            Some(next) => stream.cut_at(next),
+            None => stream,
+        };
+        let mut group = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };
+        self.tail = None;
+        for segment in stream.segments(bytes) {
+            let start = match segment.first {
+                true => Ns(0),
+                false => self.latest.max(start_time(context, &segment.pieces)),
+            };
+            let next = segment.end;
+            let is_settled = is_settled(context, &segment, end, grown);
+            let again = Again { after: self.given, until: self.tail_until(start, end, grown) };
+            let item = |segment: Segment<'a>, again| {
+                let (buffer, bytes) = (segment.buffer, segment.len());
+                Item { place: Place { group: 0, start, buffer, bytes, again }, segment }
+            };
+            if is_settled {
+                let again = self.given.map(|_| Again { until: None, ..again });
+                group.items.push(item(segment, again));
+                (self.next, self.latest) = (Some(next), start);
+                self.given = self.given.filter(|given| *given >= next);
+                continue;
+            }
+            self.tail = Some(start.max(start_time(context, &segment.pieces)));
+            match again.until {
+                Some(_) => group.items.push(item(stream.rest(segment.start()), Some(again))),
+                None => (group.most, group.until) = (start, start),
+            }
+            break;
+        }
+        self.end = end;
+        group
+    }
+
+    /// What is given out of a tail that began at `start`; `None`: nothing yet.
+    fn tail_until(&self, start: Ns, end: AuxOffset, grown: Grown) -> Option<Until> {
+        let (time, patience_ns) = (grown.until?, grown.patience_ns?);
+        let is_growing = self.end != end;
+        let at = if is_growing { AuxOffset(end.0.saturating_sub(HELD_BYTES)) } else { end };
+        let is_late = start.0.saturating_add(patience_ns) <= time.0;
+        is_late.then_some(Until { at, time, is_growing })
+    }
+}
+
+/// Nothing that may still come changes what decoding the segment gives.
+fn is_settled(context: &Context<'_>, segment: &Segment<'_>, end: AuxOffset, grown: Grown) -> bool {
+    let Some(until) = grown.until else { return true };
+    let is_read = segment.end.plus(AHEAD) <= end;
+    is_read && start_time(context, &clip(&segment.pieces, segment.end, end)) <= until
+}

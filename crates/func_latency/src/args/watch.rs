@@ -1,0 +1,101 @@
+//! The command that shows figures while a program runs: `watch`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::headings::{CALLS, DECODING, FILES, RECORDING, REPORT, TARGET};
+use super::{AFTER_HELP, Format, form};
+use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange};
+use crate::render::interval::json;
+
+/// `func_latency watch`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct WatchArgs {
+    /// Function: demangled name, unique prefix, glob or address; repeat it for several
+    #[arg(short = 'f', long = "func", value_name = "FUNC", required = true)]
+    #[arg(help_heading = TARGET)]
+    pub functions: Vec<String>,
+    /// Take the N-th of the functions that an ambiguous -f lists
+    #[arg(short = 'I', long = "func_idx", value_name = "#N")]
+    #[arg(help_heading = TARGET)]
+    pub candidate: Option<CandidateNumber>,
+    /// Object that holds FUNC; normally found from the process
+    #[arg(short = 'b', long = "binary", value_name = "OBJECT")]
+    #[arg(help_heading = TARGET)]
+    pub object: Option<String>,
+    /// These processes
+    #[arg(short = 'p', long = "pid", value_name = "PIDS", value_delimiter = ',')]
+    #[arg(help_heading = TARGET)]
+    pub pids: Vec<i32>,
+    /// These threads: 1,3-5
+    #[arg(short = 'T', long = "tid", value_name = "TIDS", value_delimiter = ',')]
+    #[arg(help_heading = TARGET)]
+    pub tids: Vec<TidRange>,
+    /// Only calls below this function, if given below a call of it of that latency (ns)
+    #[arg(short, long, value_name = "FUNC[#min,max]")]
+    #[arg(help_heading = TARGET)]
+    pub ancestor: Option<Ancestor>,
+    /// Only calls of this latency (ns, both included; either may be left out)
+    #[arg(long, value_name = "min,max")]
+    #[arg(help_heading = CALLS)]
+    pub li: Option<NsRange>,
+    /// How long to watch, in seconds [default: until Ctrl-C, or until the program ends]
+    #[arg(short, long, value_name = "SECS")]
+    #[arg(help_heading = RECORDING)]
+    pub duration: Option<f64>,
+    /// Trace only the function (and the ancestor), by the hardware's IP filter
+    #[arg(short, long = "ip_filter")]
+    #[arg(help_heading = RECORDING)]
+    pub ip_filter: bool,
+    /// One buffer for each thread
+    #[arg(short = 't', long = "per_thread")]
+    #[arg(help_heading = RECORDING)]
+    pub per_thread: bool,
+    /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
+    #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
+    #[arg(help_heading = RECORDING)]
+    pub aux_size: Option<ByteSize>,
+    /// Settings of the trace unit: cyc=1,mtc_period=3 (see docs/recording.md)
+    #[arg(long = "pt_config", value_name = "TERMS")]
+    #[arg(help_heading = RECORDING)]
+    pub pt_config: Option<String>,
+    /// Trace that waits to be decoded takes no more than this; what has no room is not decoded, and counted
+    /// as such
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    #[arg(help_heading = RECORDING)]
+    pub spool: ByteSize,
+    /// Where trace waits to be decoded [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = RECORDING)]
+    pub spool_dir: Option<PathBuf>,
+    /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over
+    /// its time
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program"])]
+    #[arg(help_heading = RECORDING)]
+    pub replay: Option<PathBuf>,
+    /// Seconds from line to line
+    #[arg(short = 'n', long, value_name = "SECS", default_value_t = 1.0)]
+    #[arg(help_heading = REPORT)]
+    pub interval: f64,
+    /// Form of the lines and of the report.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("lines", json::SCHEMA))]
+    #[arg(help_heading = REPORT)]
+    pub format: Format,
+    /// Keep the figures so far in this file, for a collector of metrics; it is replaced as a whole
+    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = FILES)]
+    pub openmetrics: Option<PathBuf>,
+    /// Decoding threads [default: number of cores]
+    #[arg(short = 'w', long = "workers", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(help_heading = DECODING)]
+    pub workers: Option<u16>,
+    /// Say on stderr what is done and how long it takes
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Program to run and watch
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<String>,
+}

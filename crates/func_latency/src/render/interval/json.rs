@@ -1,0 +1,98 @@
+//! One interval as JSON: schema `func_latency.watch/1`, described in `docs/report.schema.json`.
+
+use std::io::{self, Write};
+
+use analyzer::{FunctionReport, Stats};
+use serde::Serialize;
+
+use super::Interval;
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "func_latency.watch/1";
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    time_ns: u64,
+    interval_ns: u64,
+    functions: Vec<Function>,
+    trace_bytes: u64,
+    lost_ns: u64,
+    decoded: f64,
+    behind_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: String,
+    object: String,
+    calls: u64,
+    not_counted: u64,
+    latency_ns: Latency,
+    off_cpu_ns: Option<u64>,
+}
+
+/// Figures of the calls; all but count and sum are null where there is none.
+#[derive(Serialize)]
+struct Latency {
+    count: u64,
+    sum: u64,
+    min: Option<u64>,
+    mean: Option<f64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
+    max: Option<u64>,
+}
+
+impl From<&Stats> for Latency {
+    fn from(stats: &Stats) -> Self {
+        let spread = stats.spread.as_ref();
+        Self {
+            count: stats.count,
+            sum: stats.sum_ns,
+            min: spread.map(|of| of.min_ns),
+            mean: spread.map(|of| of.mean_ns),
+            p50: spread.map(|of| of.p50_ns),
+            p90: spread.map(|of| of.p90_ns),
+            p99: spread.map(|of| of.p99_ns),
+            p999: spread.map(|of| of.p999_ns),
+            max: spread.map(|of| of.max_ns),
+        }
+    }
+}
+
+/// Calls that have no part in the figures: their begin or end was not seen.
+fn not_counted(function: &FunctionReport) -> u64 {
+    let calls = &function.calls;
+    calls.open_start + calls.open_end + calls.cut
+}
+
+/// Writes the interval as one line.
+///
+/// # Errors
+/// What `out` says.
+pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<()> {
+    let function = |(figures, (name, object)): (&FunctionReport, &(String, String))| Function {
+        name: name.clone(),
+        object: object.clone(),
+        calls: figures.latency.count,
+        not_counted: not_counted(figures),
+        latency_ns: Latency::from(&figures.latency),
+        off_cpu_ns: figures.off_cpu.as_ref().map(|stats| stats.sum_ns),
+    };
+    let functions = interval.figures.iter().zip(interval.names).map(function);
+    let document = Document {
+        schema: SCHEMA,
+        time_ns: interval.time_ns,
+        interval_ns: interval.interval_ns,
+        functions: functions.collect(),
+        trace_bytes: interval.trace_bytes,
+        lost_ns: interval.lost_ns,
+        decoded: interval.decoded(),
+        behind_ns: interval.behind_ns,
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    out.write_all(b"\n")
+}

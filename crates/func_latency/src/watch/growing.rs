@@ -1,0 +1,348 @@
+//! A recording that grows, and its analysis, which goes on from part to part.
+//!
+//! ```text
+//!   part      sideband, trace -> schedule, image, continuation -> sums of the calls that have ended
+//!   part      ...                                              -> sums
+//!   the end   what is open                                     -> sums;  all sums together -> report
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use analyzer::{Analysis, CallSums, LatencyRange, PausedAnalysis, Report, Request, Surroundings};
+use anyhow::Result;
+use decoder::{Continuation, DecodeOptions, Grown};
+use image::Image;
+use model::{
+    AuxBuffer, AuxOwner, CodeSource, FunctionLookup, Ns, Pid, Recording, Schedule, Sideband, SidebandRecord,
+};
+
+use crate::config::CallsConfig;
+use crate::exit::{Exit, failure};
+use crate::target::{self, Remarks, Wanted};
+use crate::{host, messages};
+
+/// One part of a recording that grows.
+pub(crate) struct Part<'a> {
+    /// The trace that is needed: from what was decoded on, to what is there now.
+    pub(crate) buffers: Vec<AuxBuffer<'a>>,
+    /// The records that are new, in any order.
+    pub(crate) sideband: Vec<SidebandRecord>,
+    /// Up to when everything is there; `None`: the recording is whole.
+    pub(crate) until: Option<Ns>,
+    /// First and last time of its records.
+    pub(crate) span: Option<(Ns, Ns)>,
+}
+
+/// What came of a part.
+#[derive(Default)]
+pub(crate) struct Gain {
+    /// The calls that have ended.
+    pub(crate) calls: CallSums,
+    /// Time lost in it, of all threads.
+    pub(crate) lost_ns: u64,
+}
+
+/// What is known so far.
+pub(crate) struct Growing {
+    config: CallsConfig,
+    /// The recording without its trace and sideband.
+    frame: Recording<'static>,
+    /// A part of a segment may wait for so long.
+    patience: Option<Duration>,
+    /// The records that say which code is where.
+    code_records: Vec<SidebandRecord>,
+    /// Records of a time of which not all are there.
+    early: Vec<SidebandRecord>,
+    schedule: Schedule,
+    code: Option<Code>,
+    analysis: Option<PausedAnalysis>,
+    continuation: Continuation,
+    total: CallSums,
+    lost_ns: u64,
+    has_told_of_code: bool,
+    /// The buffers in the order in which they were met, with perf's numbers.
+    buffers: Vec<(AuxOwner, u32)>,
+}
+
+/// The code that runs, and the functions in it that are watched.
+struct Code {
+    image: Image,
+    wanted: Vec<Wanted>,
+    request: Request,
+}
+
+impl Growing {
+    /// `recording` has what is the same for all parts. Its sideband and trace are not looked at.
+    pub(crate) fn new(config: CallsConfig, recording: &Recording<'_>, patience: Option<Duration>) -> Self {
+        Self {
+            config,
+            frame: frame(recording),
+            patience,
+            code_records: Vec::new(),
+            early: Vec::new(),
+            schedule: Schedule::growing(true, true),
+            code: None,
+            analysis: None,
+            continuation: Continuation::default(),
+            total: CallSums::default(),
+            lost_ns: 0,
+            has_told_of_code: false,
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Of a recording that is there as a whole: its clocks are known from the beginning, so that times are
+    /// those of its report.
+    pub(crate) fn of_whole(mut self, whole: &Recording<'_>) -> Self {
+        self.continuation.measure(whole);
+        self
+    }
+
+    /// Of a recording that is there: whether it has switches, and records of them; a hole in it is damage.
+    pub(crate) fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
+        let frame = Recording { leaves_out: false, ..self.frame };
+        Self { schedule: Schedule::growing(has_switches, has_switch_records), frame, ..self }
+    }
+
+    /// The first byte of a buffer that is still needed; `None`: all are.
+    pub(crate) fn needed_from(&self, owner: AuxOwner) -> Option<model::AuxOffset> {
+        self.continuation.needed_from(owner)
+    }
+
+    /// Up to when the recording is decoded.
+    pub(crate) fn decoded_until(&self) -> Ns {
+        self.continuation.until()
+    }
+
+    /// Off-CPU time is known.
+    pub(crate) fn knows_off_cpu(&self) -> bool {
+        self.schedule.has_switches()
+    }
+
+    /// The functions that are watched; empty as long as their code is not mapped.
+    pub(crate) fn wanted(&self) -> &[Wanted] {
+        self.code.as_ref().map_or(&[], |code| &code.wanted)
+    }
+
+    /// All calls so far.
+    pub(crate) fn total(&self) -> &CallSums {
+        &self.total
+    }
+
+    /// Takes a part of which the trace is left out.
+    ///
+    /// # Errors
+    /// The functions are not found in a whole recording.
+    pub(crate) fn take_records(&mut self, part: Part<'_>) -> Result<()> {
+        let spans = self.frame.time_span.into_iter().chain(part.span);
+        self.frame.time_span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        self.add_sideband(part.sideband, part.until)
+    }
+
+    /// These buffers, each at the place that it has always had.
+    pub(crate) fn in_order<'a>(
+        &mut self,
+        mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>,
+    ) -> Vec<AuxBuffer<'a>> {
+        for (owner, buffer) in &buffers {
+            self.meet(*owner, buffer.index);
+        }
+        let in_place = |buffer: AuxBuffer<'a>| buffers.remove(&buffer.owner).unwrap_or(buffer);
+        self.empty_buffers().map(in_place).collect()
+    }
+
+    /// A buffer that may not be known yet.
+    fn meet(&mut self, owner: AuxOwner, index: u32) {
+        if !self.buffers.iter().any(|(known, _)| *known == owner) {
+            self.buffers.push((owner, index));
+        }
+    }
+
+    /// All buffers, without their trace.
+    fn empty_buffers<'a>(&self) -> impl Iterator<Item = AuxBuffer<'a>> + use<'a, '_> {
+        let empty =
+            |&(owner, index): &(AuxOwner, u32)| AuxBuffer { index, owner, pieces: vec![], records: vec![] };
+        self.buffers.iter().map(empty)
+    }
+
+    /// Decodes what has come.
+    ///
+    /// # Errors
+    /// The functions are not found in a whole recording.
+    pub(crate) fn add(&mut self, part: Part<'_>) -> Result<Gain> {
+        let Part { buffers, until, .. } = part;
+        self.take_records(Part { buffers: Vec::new(), ..part })?;
+        if self.code.is_none() {
+            return Ok(Gain::default());
+        }
+        self.decode(buffers, until)
+    }
+
+    /// Takes the records that are complete, and the code that they tell of.
+    fn add_sideband(&mut self, new: Vec<SidebandRecord>, until: Option<Ns>) -> Result<()> {
+        let mut records = std::mem::take(&mut self.early);
+        records.extend(new);
+        // Stable: records of one time keep their order.
+        records.sort_by_key(|record| record.time);
+        let is_complete = |record: &SidebandRecord| until.is_none_or(|until| record.time <= Some(until));
+        self.early = records.split_off(records.partition_point(is_complete));
+        self.schedule.grow(&records);
+        let is_of_code = |record: &SidebandRecord| {
+            matches!(record.body, Sideband::Mmap(_) | Sideband::Fork { .. } | Sideband::Comm { .. })
+        };
+        let changes_code = records.iter().any(|record| match &record.body {
+            Sideband::Mmap(mmap) => mmap.executable,
+            Sideband::Comm { exec, .. } => *exec,
+            Sideband::Fork { pid, parent_pid, .. } => pid != parent_pid,
+            _ => false,
+        });
+        self.code_records.extend(records.into_iter().filter(is_of_code));
+        if changes_code || self.code.is_none() && until.is_none() {
+            self.load_code(until.is_none())?;
+        }
+        Ok(())
+    }
+
+    /// Looks for the functions in the code that is mapped now. `is_last`: no more will come.
+    fn load_code(&mut self, is_last: bool) -> Result<()> {
+        let options = image::ImageOptions {
+            binary: self.config.object.as_ref().map(Into::into),
+            ..host::image_options(&self.frame, self.config.symfs.as_deref(), &self.config.kernel)
+        };
+        let image = Image::load(&self.code_records, &options);
+        if let Some(code) = &mut self.code {
+            let time = self.continuation.until();
+            if !extends(&image, &code.image, &self.schedule, time) {
+                if !std::mem::replace(&mut self.has_told_of_code, true) {
+                    messages::warn(
+                        "code was mapped in a way that changes the numbers of known functions: it is not followed, \
+                         and calls in it are gaps",
+                    );
+                }
+                return Ok(());
+            }
+            code.image = image;
+            self.continuation.forget_code();
+            return Ok(());
+        }
+        match target::wanted(&image, &self.config, Remarks::Now) {
+            Ok(wanted) => {
+                let request = self.request(&image, &wanted)?;
+                self.code = Some(Code { image, wanted, request });
+                Ok(())
+            }
+            // Its code may come to be mapped.
+            Err(error) if is_last => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn request(&self, image: &Image, wanted: &[Wanted]) -> Result<Request> {
+        let config = &self.config;
+        let range = |range: crate::filter::NsRange| LatencyRange { min_ns: range.min, max_ns: range.max };
+        let ancestor = match &config.ancestor {
+            Some(ancestor) => Some(analyzer::Ancestor {
+                function: target::ancestor(image, config, &ancestor.function, Remarks::Now)?.id,
+                latency: range(ancestor.latency_ns),
+            }),
+            None => None,
+        };
+        Ok(Request {
+            functions: wanted.iter().map(|wanted| wanted.function.id).collect(),
+            ancestor,
+            latency: range(config.latency_ns),
+            stack_switches: !image.stack_switchers().is_empty(),
+            ..Request::default()
+        })
+    }
+
+    fn decode(&mut self, buffers: Vec<AuxBuffer<'_>>, until: Option<Ns>) -> Result<Gain> {
+        for buffer in &buffers {
+            self.meet(buffer.owner, buffer.index);
+        }
+        let Some(code) = &self.code else { return Ok(Gain::default()) };
+        let recording = Recording { buffers, ..self.frame.clone() };
+        let around = Surroundings::of(&recording, &self.schedule, &code.image);
+        let mut analysis = match self.analysis.take() {
+            Some(paused) => paused.resume(around),
+            None => Analysis::new(&code.request, around).without_reasons(),
+        };
+        let context = decoder::Context::new(&recording, &self.schedule, &code.image, false);
+        let patience_ns = self.patience.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let how = (self.config.workers, DecodeOptions::default().segment_bytes);
+        let digester = analysis.digester();
+        self.continuation.decode_on(
+            &context,
+            how,
+            Grown { until, patience_ns },
+            digester.as_ref(),
+            &mut analysis,
+        );
+        let calls = analysis.take_calls();
+        self.total.merge(&calls);
+        let lost_ns = analysis.lost_ns();
+        let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
+        self.analysis = Some(analysis.pause());
+        // A frame knows its thread's time off the CPU; what is before the next event is asked for no more.
+        self.schedule.forget_before(self.continuation.needs_schedule_from());
+        crate::recording::check_uncut()?;
+        Ok(Gain { calls, lost_ns: gained_ns })
+    }
+
+    /// The report of everything.
+    ///
+    /// # Errors
+    /// The functions were never found.
+    pub(crate) fn finish<T>(
+        mut self,
+        tell: impl FnOnce(Report, &Image, &Schedule, &[Wanted], &Recording<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (Some(code), Some(paused)) = (&self.code, self.analysis.take()) else {
+            let message = "nothing was recorded of the functions that are watched";
+            return Err(failure(Exit::Nothing, message));
+        };
+        let recording = Recording { buffers: self.empty_buffers().collect(), ..self.frame.clone() };
+        let around = Surroundings::of(&recording, &self.schedule, &code.image);
+        let mut summary = paused.resume(around).finish_with_summary();
+        self.total.add_to(&mut summary);
+        tell(summary.into_report(), &code.image, &self.schedule, &code.wanted, &recording)
+    }
+}
+
+/// What is the same for all parts of a recording.
+fn frame(recording: &Recording<'_>) -> Recording<'static> {
+    Recording {
+        buffers: Vec::new(),
+        sideband: Vec::new(),
+        coverage: recording.coverage.clone(),
+        pt: recording.pt,
+        clock: recording.clock,
+        no_times: recording.no_times,
+        clock_offsets: recording.clock_offsets,
+        ip_filter: recording.ip_filter.clone(),
+        cpu_model: recording.cpu_model,
+        kernel_release: recording.kernel_release.clone(),
+        hostname: recording.hostname.clone(),
+        kernel_symbols: String::new(),
+        sched_apart_ns: None,
+        command_line: recording.command_line.clone(),
+        first_pid: recording.first_pid,
+        time_span: None,
+        leaves_out: true,
+        damage: None,
+    }
+}
+
+/// In `new` all that `old` has keeps its number: objects, functions, and the address spaces at `time`.
+fn extends(new: &Image, old: &Image, schedule: &Schedule, time: Ns) -> bool {
+    let is_same_object =
+        |(one, other): (model::ObjectId, model::ObjectId)| new.object_name(one) == old.object_name(other);
+    let are_objects_there = new.objects().count() >= old.objects().count();
+    let last = old.functions().last();
+    let pids: BTreeMap<Pid, ()> = schedule.threads().map(|(_, life)| (life.pid, ())).collect();
+    are_objects_there
+        && new.objects().zip(old.objects()).all(is_same_object)
+        && last.is_none_or(|id| new.object(id) == old.object(id))
+        && pids.keys().all(|pid| new.space(*pid, time) == old.space(*pid, time))
+}

@@ -1,0 +1,279 @@
+//! What runs now: the recorder writes pieces, and they are decoded behind it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
+use recorder::{Interrupts, Piece, Pieces};
+
+use super::growing::{Growing, Part};
+use super::{Meant, Watch};
+use crate::exit::Exit;
+use crate::prepared::Prepared;
+use crate::record_command;
+use crate::record_config::RecordConfig;
+use crate::{output, recording};
+
+/// What a live watch needs besides.
+pub(super) struct Live<'a> {
+    pub(super) record: &'a RecordConfig,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) most_bytes: u64,
+    pub(super) interval: Duration,
+}
+
+/// Records and watches.
+pub(super) fn run(
+    live: &Live<'_>,
+    watch: impl FnOnce(&Recording<'_>) -> Result<Watch> + Send,
+) -> Result<Exit> {
+    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    let prepared = Prepared::new(live.record, &interrupts)?;
+    record_command::announce(live.record, &prepared);
+    let spool = Spool::create(live.directory.as_deref())?;
+    let (reader, pieces) = mpsc::channel();
+    let waiting_bytes = Arc::new(AtomicU64::new(0));
+    let how = Pieces {
+        directory: spool.0.clone(),
+        length: live.interval,
+        most_bytes: live.most_bytes,
+        waiting_bytes: Arc::clone(&waiting_bytes),
+        reader,
+    };
+    std::thread::scope(|scope| {
+        let follow = scope.spawn(move || Follow::new(pieces, waiting_bytes, live.most_bytes).run(watch));
+        let first = spool.0.join("0.data");
+        let recorded = prepared.record_in_pieces(&first, live.record.window, &interrupts, Some(&how));
+        // The follower ends when no more pieces can come.
+        drop(how);
+        drop(interrupts);
+        recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
+        let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
+        // Where decoding has failed the recording ends, too, and only says that nothing follows it.
+        followed.and_then(|exit| recorded.map(|_| exit))
+    })
+}
+
+/// The directory of the pieces; removed in the end.
+struct Spool(PathBuf);
+
+impl Spool {
+    fn create(directory: Option<&Path>) -> Result<Self> {
+        let within = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let path = within.join(format!("func_latency-watch-{}", std::process::id()));
+        output::create_empty_directory("--spool-dir", &path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // What cannot be removed is left in a directory for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Follows the recorder.
+struct Follow {
+    pieces: Receiver<Piece>,
+    waiting_bytes: Arc<AtomicU64>,
+    /// More bytes do not wait to be decoded.
+    most_bytes: u64,
+    queue: VecDeque<Arrived>,
+    /// What is still needed of earlier pieces.
+    tails: Vec<Tail>,
+}
+
+/// A piece, and when it came.
+struct Arrived {
+    piece: Piece,
+    at: Instant,
+}
+
+/// The oldest pieces are left undecoded until those that wait take less than this share of the room.
+const WAITING_SHARE: u64 = 2;
+
+impl Follow {
+    fn new(pieces: Receiver<Piece>, waiting_bytes: Arc<AtomicU64>, most_bytes: u64) -> Self {
+        Self { pieces, waiting_bytes, most_bytes, queue: VecDeque::new(), tails: Vec::new() }
+    }
+
+    /// Decodes pieces until there are no more, and reports.
+    fn run(mut self, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
+        let Some(first) = self.next() else { return Ok(Exit::Nothing) };
+        let file = recording::open(&first.piece.path)?;
+        let mut watch = watch(&recording::read_decodable(&file)?)?;
+        drop(file);
+        let mut arrived = Some(first);
+        let mut missed = Missed::default();
+        while let Some(Arrived { piece, at }) = arrived {
+            let is_left_out = self.is_too_much();
+            let is_whole = piece.until.is_none();
+            self.take(&mut watch, piece, at, is_left_out && !is_whole, &mut missed)?;
+            arrived = self.next();
+        }
+        watch.finish()
+    }
+
+    /// The next piece; waits for it.
+    fn next(&mut self) -> Option<Arrived> {
+        let arrived = |piece| Arrived { piece, at: Instant::now() };
+        if self.queue.is_empty() {
+            self.queue.extend(self.pieces.recv().ok().map(arrived));
+        }
+        self.queue.extend(self.pieces.try_iter().map(arrived));
+        self.queue.pop_front()
+    }
+
+    /// What waits after the current piece has no room.
+    fn is_too_much(&self) -> bool {
+        let bytes: u64 = self.queue.iter().map(|arrived| arrived.piece.bytes).sum();
+        bytes > self.most_bytes / WAITING_SHARE
+    }
+
+    /// Decodes a piece, or of one that is left out takes the records only.
+    fn take(
+        &mut self,
+        watch: &mut Watch,
+        piece: Piece,
+        at: Instant,
+        is_left_out: bool,
+        missed: &mut Missed,
+    ) -> Result<()> {
+        let file = recording::open(&piece.path)?;
+        // It is mapped; so nothing is left of it when we are killed.
+        let _ = fs::remove_file(&piece.path);
+        let Piece { until, trace_bytes, left_out_bytes, length, .. } = piece;
+        let (new, span, time) = {
+            let recording = file.recording()?;
+            let is_new = |record: &&model::SidebandRecord| record.file_offset >= piece.new_from;
+            let new: Vec<_> = recording.sideband.iter().filter(is_new).cloned().collect();
+            let last = new.iter().filter_map(|record| record.time).max();
+            (new, recording.time_span, until.or(last).unwrap_or_default())
+        };
+        missed.add(length, trace_bytes + left_out_bytes, left_out_bytes);
+        if is_left_out {
+            missed.not_decoded_bytes += trace_bytes;
+        }
+        let done = if is_left_out {
+            let part = Part { buffers: Vec::new(), sideband: new, until, span };
+            watch.growing.take_records(part)
+        } else {
+            let recording = file.recording()?;
+            let buffers = buffers(&self.tails, &recording, &mut watch.growing);
+            let part = Part { buffers: buffers.clone(), sideband: new, until, span };
+            let all = std::mem::take(missed);
+            let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let meant = Meant {
+                time,
+                interval_ns: u64::try_from(all.length.as_nanos()).unwrap_or(u64::MAX).max(1),
+                trace_bytes: all.trace_bytes,
+                not_decoded_bytes: all.not_decoded_bytes,
+                now: Ns(time.0.saturating_add(waited_ns)),
+            };
+            let added = watch.add(part, meant);
+            let tails: Vec<_> =
+                buffers.iter().filter_map(|buffer| Tail::of(buffer, &watch.growing)).collect();
+            let bytes: u64 = tails.iter().map(Tail::bytes).sum();
+            // Only as long as the code of the functions is not mapped all of the trace is needed.
+            self.tails = if bytes > self.most_bytes { Vec::new() } else { tails };
+            added
+        };
+        drop(file);
+        self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        done
+    }
+}
+
+/// The trace of a buffer that is not decoded yet, or will be decoded again: a copy, so that its piece can go.
+struct Tail {
+    index: u32,
+    owner: AuxOwner,
+    pieces: Vec<(AuxOffset, Vec<u8>)>,
+    records: Vec<AuxRecord>,
+}
+
+impl Tail {
+    /// `None`: nothing is needed.
+    fn of(buffer: &AuxBuffer<'_>, growing: &Growing) -> Option<Self> {
+        let needed = growing.needed_from(buffer.owner).unwrap_or_default();
+        let rest = |piece: &AuxPiece<'_>| {
+            let skip = usize::try_from(needed.0.saturating_sub(piece.offset.0)).ok()?;
+            let bytes = piece.bytes.get(skip..).filter(|bytes| !bytes.is_empty())?;
+            Some((piece.offset.plus(skip as u64), bytes.to_vec()))
+        };
+        let pieces: Vec<_> = buffer.pieces.iter().filter_map(rest).collect();
+        let records = buffer.records.iter().copied().filter(|record| record.end() >= needed).collect();
+        let (index, owner) = (buffer.index, buffer.owner);
+        (!pieces.is_empty()).then_some(Self { index, owner, pieces, records })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    fn buffer(&self) -> AuxBuffer<'_> {
+        let pieces = self.pieces.iter();
+        let pieces = pieces.map(|(offset, bytes)| AuxPiece { offset: *offset, bytes, file_offset: 0 });
+        AuxBuffer {
+            index: self.index,
+            owner: self.owner,
+            pieces: pieces.collect(),
+            records: self.records.clone(),
+        }
+    }
+}
+
+/// What was recorded since the last line.
+#[derive(Default)]
+struct Missed {
+    length: Duration,
+    trace_bytes: u64,
+    not_decoded_bytes: u64,
+}
+
+impl Missed {
+    fn add(&mut self, length: Duration, trace_bytes: u64, not_decoded_bytes: u64) {
+        self.length += length;
+        self.trace_bytes += trace_bytes;
+        self.not_decoded_bytes += not_decoded_bytes;
+    }
+}
+
+/// What is needed of earlier pieces, and the trace of this one, by buffer.
+fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>, growing: &mut Growing) -> Vec<AuxBuffer<'a>> {
+    let mut of: BTreeMap<AuxOwner, AuxBuffer<'a>> =
+        tails.iter().map(|tail| (tail.owner, tail.buffer())).collect();
+    for buffer in &recording.buffers {
+        let mut buffer = buffer.clone();
+        cut_padding(&mut buffer);
+        match of.get_mut(&buffer.owner) {
+            Some(known) => {
+                known.pieces.append(&mut buffer.pieces);
+                known.records.append(&mut buffer.records);
+            }
+            None => _ = of.insert(buffer.owner, buffer),
+        }
+    }
+    growing.in_order(of)
+}
+
+/// AUXTRACE payloads are padded to whole words.
+const PAYLOAD_ALIGNMENT: u64 = 8;
+
+/// Cuts the zeros after the trace: bytes of the next piece have their offsets. The trace ends where an AUX
+/// record of the kernel does.
+fn cut_padding(buffer: &mut AuxBuffer<'_>) {
+    let Some(last) = buffer.pieces.last_mut() else { return };
+    let end = last.offset.plus(last.bytes.len() as u64);
+    let is_at_end = |at: &AuxOffset| *at <= end && end.minus(*at) < PAYLOAD_ALIGNMENT;
+    let Some(true_end) = buffer.records.iter().map(AuxRecord::end).filter(is_at_end).max() else { return };
+    let len = usize::try_from(true_end.0.saturating_sub(last.offset.0)).unwrap_or(usize::MAX);
+    last.bytes = last.bytes.get(..len).unwrap_or(last.bytes);
+}

@@ -1,0 +1,247 @@
+//! `watch`: the figures of each interval while a program runs, and the report of everything at the end.
+//!
+//! ```text
+//! live      recorder -> pieces, each mapped and removed      replay   a recording, cut by its own time
+//!               \__________________________________________________/
+//! growing   part by part: schedule, image, decoder, analysis -> sums of the calls that have ended
+//! render::interval                   the figures of one interval, and of all so far
+//! ```
+
+mod growing;
+mod live;
+mod replay;
+
+use std::io::{BufWriter, Write as _, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use analyzer::{FunctionReport, Report};
+use anyhow::{Context as _, Result};
+use model::{Ns, Recording};
+
+use crate::args::{BackendChoice, CallsArgs, Format, QueryArgs, RecordArgs, WatchArgs};
+use crate::config::ReportConfig;
+use crate::exit::{Exit, failure};
+use crate::output::check_writable;
+use crate::record_config::{RecordConfig, Then};
+use crate::render::View;
+use crate::render::image_names::ImageNames;
+use crate::render::interval::{self, Interval, json, openmetrics};
+use crate::report_command::{self, leave_out_uncalled};
+use crate::target::{self, Wanted};
+use growing::{Growing, Part};
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong usage; it cannot be recorded or read.
+pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
+    let interval = interval_of(args.interval)?;
+    if let Some(path) = &args.openmetrics {
+        check_writable(path)?;
+    }
+    let openmetrics = args.openmetrics.clone();
+    let replay = args.replay.clone();
+    let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
+    let has_window = args.duration.is_some();
+    let record_args = record_args(args);
+    if let Some(input) = replay {
+        let mut report = ReportConfig::of_recording(record_args)?;
+        report.calls.input = input;
+        let calls = report.calls.clone();
+        return replay::run(&calls, |recording| {
+            let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
+            Ok(Watch::new(growing, report, interval, openmetrics))
+        });
+    }
+    let mut record = RecordConfig::new(record_args, Then::Report)?;
+    if !has_window {
+        record.window = None;
+    }
+    let report = record.report.clone().context("no function is named")?;
+    let live = live::Live { record: &record, directory, most_bytes, interval };
+    live::run(&live, |recording| {
+        let growing = Growing::new(report.calls.clone(), recording, Some(interval));
+        Ok(Watch::new(growing, report, interval, openmetrics))
+    })
+}
+
+fn interval_of(seconds: f64) -> Result<Duration> {
+    match seconds {
+        s if (1e-6..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        s => Err(failure(Exit::Usage, format!("-n {s}: not from a microsecond to a day"))),
+    }
+}
+
+/// The options that a recording and its report have, too.
+fn record_args(args: WatchArgs) -> RecordArgs {
+    let calls = CallsArgs {
+        functions: args.functions,
+        candidate: args.candidate,
+        object: args.object,
+        pids: args.pids,
+        tids: args.tids,
+        ancestor: args.ancestor,
+        li: args.li,
+        workers: args.workers,
+        verbose: args.verbose,
+        ..CallsArgs::default()
+    };
+    RecordArgs {
+        query: QueryArgs { calls, format: args.format, tu: 1, ..QueryArgs::default() },
+        duration: args.duration,
+        ip_filter: args.ip_filter,
+        per_thread: args.per_thread,
+        aux_size: args.aux_size,
+        pt_config: args.pt_config,
+        // Reasons are not gathered while a recording grows.
+        no_sched: true,
+        backend: Some(BackendChoice::Pt),
+        program: args.program,
+        ..RecordArgs::default()
+    }
+}
+
+/// What is known of a part besides what it has.
+struct Meant {
+    /// Its end.
+    time: Ns,
+    interval_ns: u64,
+    /// Bytes of trace that were recorded, and those of them that are left undecoded.
+    trace_bytes: u64,
+    not_decoded_bytes: u64,
+    /// The time now.
+    now: Ns,
+}
+
+/// A watch that goes on.
+struct Watch {
+    growing: Growing,
+    report: ReportConfig,
+    interval: Duration,
+    openmetrics: Option<PathBuf>,
+    /// Of the functions, as soon as they are found.
+    names: Vec<(String, String)>,
+    has_head: bool,
+    trace_bytes: u64,
+    not_decoded_bytes: u64,
+    lost_ns: u64,
+}
+
+impl Watch {
+    fn new(growing: Growing, report: ReportConfig, interval: Duration, openmetrics: Option<PathBuf>) -> Self {
+        Self {
+            growing,
+            report,
+            interval,
+            openmetrics,
+            names: Vec::new(),
+            has_head: false,
+            trace_bytes: 0,
+            not_decoded_bytes: 0,
+            lost_ns: 0,
+        }
+    }
+
+    fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
+        Self { growing: self.growing.with_switches(has_switches, has_switch_records), ..self }
+    }
+
+    fn interval_ns(&self) -> u64 {
+        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Decodes a part, and writes its line.
+    fn add(&mut self, part: Part<'_>, meant: Meant) -> Result<()> {
+        let is_whole = part.until.is_none();
+        let gain = self.growing.add(part)?;
+        if self.names.is_empty() {
+            let name = |wanted: &Wanted| (wanted.function.name.clone(), wanted.function.object_name.clone());
+            self.names = self.growing.wanted().iter().map(name).collect();
+        }
+        self.trace_bytes += meant.trace_bytes;
+        self.not_decoded_bytes += meant.not_decoded_bytes;
+        self.lost_ns += gain.lost_ns;
+        let decoded_until = if is_whole { meant.now } else { self.growing.decoded_until() };
+        let behind_ns = match decoded_until {
+            // Nothing is decoded: all that is recorded waits.
+            Ns(0) => meant.interval_ns,
+            until => meant.now.since(until),
+        };
+        let off_cpu = self.growing.knows_off_cpu();
+        let figures = gain.calls.figures(off_cpu);
+        let interval = Interval {
+            time_ns: meant.time.0,
+            interval_ns: meant.interval_ns,
+            figures: &figures,
+            names: &self.names,
+            trace_bytes: meant.trace_bytes,
+            not_decoded_bytes: meant.not_decoded_bytes,
+            lost_ns: gain.lost_ns,
+            behind_ns,
+        };
+        let mut out = stdout().lock();
+        let written = match self.report.format {
+            Format::Json => json::write(&mut out, &interval),
+            Format::Text => {
+                let head = if self.has_head { Ok(()) } else { interval::write_head(&mut out) };
+                self.has_head = true;
+                head.and_then(|()| interval::write(&mut out, &interval))
+            }
+        };
+        written.and_then(|()| out.flush()).context("cannot write to stdout")?;
+        if let Some(path) = &self.openmetrics {
+            let figures: Vec<FunctionReport> = self.growing.total().figures(off_cpu);
+            let totals = openmetrics::Totals {
+                figures: &figures,
+                names: &self.names,
+                trace_bytes: self.trace_bytes,
+                not_decoded_bytes: self.not_decoded_bytes,
+                lost_ns: self.lost_ns,
+                behind_ns,
+            };
+            openmetrics::replace(path, &totals)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the report.
+    fn finish(self) -> Result<Exit> {
+        let Self { growing, report: config, trace_bytes, not_decoded_bytes, .. } = self;
+        growing.finish(|mut report: Report, image, schedule, wanted, recording: &Recording<'_>| {
+            let names = ImageNames::new(image, false).with_threads_of(schedule);
+            let wanted = leave_out_uncalled(&mut report, wanted.to_vec());
+            let inlined = target::inlined(image, &wanted);
+            let input = match &config.calls.input {
+                input if input.as_os_str().is_empty() => "watch".to_owned(),
+                input => input.display().to_string(),
+            };
+            let view = View {
+                report: &report,
+                names: &names,
+                input: &input,
+                aux_bytes: trace_bytes - not_decoded_bytes.min(trace_bytes),
+                decoder: config.calls.decoder.name(),
+                clock_offsets: recording.clock_offsets,
+                sched_apart_ns: None,
+                inlined: &inlined,
+                only: &config.calls.only(),
+                problems: &[],
+                srcline: config.srcline,
+                unfold: config.unfold,
+                table_rows: config.table_rows,
+                by: None,
+                code_blocks: &[],
+            };
+            let mut out = BufWriter::new(stdout().lock());
+            if config.format == Format::Text {
+                writeln!(out).context("cannot write to stdout")?;
+            }
+            out.flush().context("cannot write to stdout")?;
+            drop(out);
+            report_command::write_report(&config, &view, &[], &[])?;
+            let is_any_seen = report.functions.iter().any(|function| report_command::seen(&function.calls));
+            Ok(if is_any_seen { Exit::Done } else { Exit::Nothing })
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! A recording that is there, watched as if it was made now.
+//!
+//! A part ends with each interval of the recording's time. It has all records up to then, and of each buffer
+//! what is before the first PSB after it.
+
+use anyhow::Result;
+use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
+
+use super::growing::Part;
+use super::{Meant, Watch};
+use crate::config::CallsConfig;
+use crate::exit::{Exit, failure};
+use crate::recording;
+
+/// Watches the recording that `config` names.
+pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
+    let file = recording::open(&config.input)?;
+    let whole = recording::read_decodable(&file)?;
+    recording::check_times(&whole, "watch")?;
+    check(&whole)?;
+    recording::warn_of_damage(&whole);
+    let schedule = Schedule::new(&whole.sideband);
+    let of_switch =
+        |body: &Sideband| matches!(body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. });
+    let has_records = whole.sideband.iter().any(|record| of_switch(&record.body));
+    let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
+    let (first, last) = whole.time_span.unwrap_or_default();
+    let interval_ns = watch.interval_ns();
+    let mut taken = 0;
+    let mut seen_bytes = 0;
+    let mut from = first;
+    loop {
+        let to = Ns(from.0.saturating_add(interval_ns));
+        let is_last = to > last;
+        let is_new = |record: &model::SidebandRecord| is_last || record.time <= Some(to);
+        let new = whole.sideband.get(taken..).unwrap_or_default();
+        let new = new.get(..new.partition_point(is_new)).unwrap_or_default();
+        taken += new.len();
+        let ends: Vec<AuxOffset> = whole
+            .buffers
+            .iter()
+            .map(|buffer| {
+                if is_last {
+                    AuxOffset(u64::MAX)
+                } else {
+                    decoder::first_psb_after(&whole, &buffer.pieces, to)
+                }
+            })
+            .collect();
+        let buffers: Vec<AuxBuffer<'_>> = whole
+            .buffers
+            .iter()
+            .zip(&ends)
+            .map(|(buffer, end)| until(buffer, watch.growing.needed_from(buffer.owner), *end))
+            .collect();
+        let bytes: u64 = whole.buffers.iter().zip(&ends).map(|(buffer, end)| bytes_until(buffer, *end)).sum();
+        let part = Part {
+            buffers,
+            sideband: new.to_vec(),
+            until: (!is_last).then_some(to),
+            span: Some((first, if is_last { last } else { to })),
+        };
+        let to = to.min(last);
+        watch.add(
+            part,
+            Meant {
+                time: to,
+                interval_ns: to.since(from).max(1),
+                trace_bytes: bytes - seen_bytes,
+                not_decoded_bytes: 0,
+                now: to,
+            },
+        )?;
+        seen_bytes = bytes;
+        if is_last {
+            break;
+        }
+        from = to;
+    }
+    watch.finish()
+}
+
+/// Refuses what can be reported only as a whole.
+fn check(whole: &Recording<'_>) -> Result<()> {
+    let refused = |why: &str| {
+        Err(failure(Exit::BadInput, format!("watch --replay: {why}; `func_latency report` takes it")))
+    };
+    if whole.pt.snapshot {
+        return refused("the recording is of snapshots");
+    }
+    if whole.coverage.watched.iter().any(|cpu| whole.coverage.is_untraced(*cpu)) {
+        return refused("the recording is of some CPUs only");
+    }
+    Ok(())
+}
+
+/// What there is of a buffer at a time: from what is needed up to `end`.
+fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) -> AuxBuffer<'a> {
+    let needed = needed.unwrap_or_default();
+    let piece = |piece: &model::AuxPiece<'a>| {
+        let is_needed = piece.offset.plus(piece.bytes.len() as u64) >= needed;
+        let len = usize::try_from(end.0.saturating_sub(piece.offset.0))
+            .unwrap_or(usize::MAX)
+            .min(piece.bytes.len());
+        let bytes = piece.bytes.get(..len).filter(|bytes| is_needed && !bytes.is_empty())?;
+        Some(model::AuxPiece { bytes, ..*piece })
+    };
+    AuxBuffer {
+        index: buffer.index,
+        owner: buffer.owner,
+        pieces: buffer.pieces.iter().filter_map(piece).collect(),
+        records: buffer.records.iter().copied().filter(|record| record.offset < end).collect(),
+    }
+}
+
+fn bytes_until(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
+    let len =
+        |piece: &model::AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
+    buffer.pieces.iter().map(len).sum()
+}

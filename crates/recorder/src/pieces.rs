@@ -1,0 +1,211 @@
+//! A recording in pieces, each a file that opens by itself, for a reader that follows the recorder.
+//!
+//! ```text
+//!   0.data   head, what was there before | records, trace ...
+//!   1.data   head, what was there before, what was mapped and born since | records, trace ...
+//! ```
+//! What stands in front of the mark, a reader of all pieces has from those before. A piece ends with a round
+//! of reading ([`crate::rounds`]), so that up to its time nothing is missing.
+//!
+//! What there is of trace that was not read yet is bounded: where it has no room it is left out, and only the
+//! records are written.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Cursor};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use model::Ns;
+use perfdata::write::{EventId, Features, Writer};
+
+/// How a recording is cut, and where the pieces go.
+#[derive(Debug)]
+pub struct Pieces {
+    /// Of all pieces but the first, whose path is that of the recording.
+    pub directory: PathBuf,
+    /// How long a piece is, about.
+    pub length: Duration,
+    /// Trace is left out where all pieces take more bytes than this.
+    pub most_bytes: u64,
+    /// Bytes of pieces that are complete and still there: their reader takes off what it has removed.
+    pub waiting_bytes: Arc<AtomicU64>,
+    /// Is told of each piece.
+    pub reader: Sender<Piece>,
+}
+
+/// A piece that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// Where in it the records begin that no piece before it has.
+    pub new_from: u64,
+    /// Up to when everything is there; `None`: it is the last one.
+    pub until: Option<Ns>,
+    /// Bytes of trace in it.
+    pub trace_bytes: u64,
+    /// Bytes of trace that had no room.
+    pub left_out_bytes: u64,
+    /// How long it took.
+    pub length: Duration,
+}
+
+/// The state of a recording that is cut.
+#[derive(Debug)]
+pub(crate) struct Cutting {
+    directory: PathBuf,
+    length: Duration,
+    most_bytes: u64,
+    waiting_bytes: Arc<AtomicU64>,
+    reader: Sender<Piece>,
+    features: Features,
+    /// What each new piece begins with.
+    head: Writer<Cursor<Vec<u8>>>,
+    number: u64,
+    path: PathBuf,
+    new_from: u64,
+    trace_bytes: u64,
+    left_out_bytes: u64,
+    began: Instant,
+}
+
+/// The records that tell what is mapped, who lives, and which events there are (include/uapi/linux/
+/// perf_event.h; perf's own from 64 on): MMAP, COMM, EXIT, FORK, MMAP2, ITRACE_START, ID_INDEX.
+const KEPT: [u32; 7] = [1, 3, 4, 7, 10, 12, 69];
+
+impl Cutting {
+    /// `head`: a file without records of the window.
+    pub(crate) fn new(pieces: &Pieces, head: Writer<Cursor<Vec<u8>>>, features: Features) -> Self {
+        Self {
+            directory: pieces.directory.clone(),
+            length: pieces.length,
+            most_bytes: pieces.most_bytes,
+            waiting_bytes: Arc::clone(&pieces.waiting_bytes),
+            reader: pieces.reader.clone(),
+            features,
+            head,
+            number: 0,
+            path: piece_path(&pieces.directory, 0),
+            // A reader takes all of the first one.
+            new_from: 0,
+            trace_bytes: 0,
+            left_out_bytes: 0,
+            began: Instant::now(),
+        }
+    }
+
+    /// Keeps of whole records those that later pieces begin with.
+    pub(crate) fn keep(&mut self, records: &[u8]) -> io::Result<()> {
+        let mut rest = records;
+        while let Some((record, after)) = first_record(rest) {
+            if is_kept(record) {
+                self.head.record(record)?;
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Keeps ids of events, and the records that tell of them.
+    pub(crate) fn add_ids(&mut self, ids: &[(usize, EventId)], records: &[u8]) -> io::Result<()> {
+        ids.iter().for_each(|(event, id)| self.head.add_id(*event, *id));
+        self.keep(records)
+    }
+
+    /// There is room for so much trace in the piece, which has `piece_bytes`.
+    pub(crate) fn takes(&mut self, bytes: u64, piece_bytes: u64) -> bool {
+        let all = self.waiting_bytes.load(Ordering::Relaxed).saturating_add(piece_bytes);
+        let takes = all.saturating_add(bytes) <= self.most_bytes;
+        *(if takes { &mut self.trace_bytes } else { &mut self.left_out_bytes }) += bytes;
+        takes
+    }
+
+    /// The piece is as long as it should be. The first one has its name when the window begins.
+    pub(crate) fn is_due(&self) -> bool {
+        self.began.elapsed() >= self.length && self.path.exists()
+    }
+
+    /// Completes the piece in `writer`, and begins the next one.
+    pub(crate) fn cut(&mut self, writer: &mut Writer<File>, until: Ns) -> io::Result<()> {
+        let number = self.number + 1;
+        let path = piece_path(&self.directory, number);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let next = self.head.copy_to(file, self.head.get_ref().get_ref())?;
+        let new_from = next.position();
+        let bytes = std::mem::replace(writer, next).finish(&self.features)?.metadata()?.len();
+        let path = std::mem::replace(&mut self.path, path);
+        self.tell(path, bytes, Some(until))?;
+        (self.number, self.new_from) = (number, new_from);
+        (self.trace_bytes, self.left_out_bytes, self.began) = (0, 0, Instant::now());
+        Ok(())
+    }
+
+    /// The last piece is complete.
+    pub(crate) fn finish(self, bytes: u64) {
+        // A reader that has gone has said why.
+        let _ = self.tell(self.path.clone(), bytes, None);
+    }
+
+    fn tell(&self, path: PathBuf, bytes: u64, until: Option<Ns>) -> io::Result<()> {
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let piece = Piece {
+            path,
+            bytes,
+            new_from: self.new_from,
+            until,
+            trace_bytes: self.trace_bytes,
+            left_out_bytes: self.left_out_bytes,
+            length: self.began.elapsed(),
+        };
+        let has_gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "no reader follows the recording");
+        self.reader.send(piece).map_err(has_gone)
+    }
+}
+
+/// The path of a piece.
+fn piece_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number}.data"))
+}
+
+/// The first record, and what follows it; `None`: there is no whole one.
+fn first_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    let size = u16::from_le_bytes(records.get(6..8)?.try_into().ok()?);
+    records.split_at_checked(usize::from(size)).filter(|_| size >= 8)
+}
+
+fn is_kept(record: &[u8]) -> bool {
+    let kind = record.get(..4).and_then(|kind| kind.try_into().ok()).map(u32::from_le_bytes);
+    kind.is_some_and(|kind| KEPT.contains(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_records_are_taken_one_by_one() {
+        let record = |kind: u32, size: u16| {
+            let mut bytes = kind.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&[0; 2]);
+            bytes.extend_from_slice(&size.to_le_bytes());
+            bytes.resize(usize::from(size), 7);
+            bytes
+        };
+        let records = [record(10, 16), record(14, 8), record(4, 24)].concat();
+        let mut kinds = Vec::new();
+        let mut rest = &records[..];
+        while let Some((first, after)) = first_record(rest) {
+            kinds.push((first.len(), is_kept(first)));
+            rest = after;
+        }
+        assert_eq!((kinds, rest.len()), (vec![(16, true), (8, false), (24, true)], 0));
+        assert_eq!(first_record(&record(1, 16)[..12]), None);
+        assert_eq!(first_record(&[0; 16]), None, "a record of no bytes");
+    }
+}
