@@ -470,23 +470,32 @@ pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
     code.chain(children).chain(rest).chain(error).collect()
 }
 
-/// Events that come one by one, and those of which runs are analysed ahead, make the same report.
+/// Events that come one by one, those that come together, and those of which runs are analysed ahead make the
+/// same report.
 fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
     let mut one_by_one = Analysis::new(request, around);
     for (tid, space, event) in events {
         one_by_one.events(Pid(7), *tid, *space, &[*event]);
     }
+    let one_by_one = one_by_one.finish();
+    let stretches = events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its));
+    let stretches: Vec<(Tid, SpaceId, Vec<TraceEvent>)> = stretches
+        .map(|stretch| (stretch[0].0, stretch[0].1, stretch.iter().map(|(_, _, event)| *event).collect()))
+        .collect();
+    let mut together = Analysis::new(request, around);
+    for (tid, space, events) in &stretches {
+        together.events(Pid(7), *tid, *space, events);
+    }
+    assert_eq!(together.finish(), one_by_one);
     let mut ahead = Analysis::new(request, around);
     let Some(digester) = ahead.digester().map(|digester| digester.of_shortest_runs()) else { return };
-    for stretch in events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its)) {
-        let Some(&(tid, space, _)) = stretch.first() else { continue };
-        let events: Vec<TraceEvent> = stretch.iter().map(|(_, _, event)| *event).collect();
+    for (tid, space, events) in stretches {
         match digester.digest(tid, space, &events) {
             Some(digest) => ahead.digested(Pid(7), tid, space, &events, (digest, 0)),
             None => ahead.events(Pid(7), tid, space, &events),
         }
     }
-    assert_eq!(ahead.finish(), one_by_one.finish());
+    assert_eq!(ahead.finish(), one_by_one);
 }
 
 fn site_text(site: Option<Place>) -> String {
