@@ -7,12 +7,22 @@ use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::thread::Thread;
 
-/// Tail calls of one call that are looked at.
-const TAIL_CALLS_MAX: usize = 64;
+/// Jumps from function to function in one call that are looked at.
+const JUMPS_MAX: usize = 64;
+
+/// A call that returns to where it was made, after jumps from function to function at most.
+struct PlainChild {
+    function: FunctionId,
+    /// The number of the event with which it begins: the call, or the jump of the stub that was called.
+    begin: usize,
+    /// The number of the event with which it ends.
+    end: usize,
+}
 
 impl<'a> Thread<'a> {
-    /// Acts on the first events, if they are a call that returns to where it was made, after tail calls at
-    /// most, and the rules could see nothing else in them. Returns the number of these events.
+    /// Acts on the first events, if they are a call that returns to where it was made, after jumps at most,
+    /// and the rules could see nothing in them but a child of a call that gathers its children. Returns the
+    /// number of these events.
     #[inline]
     pub(crate) fn calls_child(
         &mut self,
@@ -20,6 +30,9 @@ impl<'a> Thread<'a> {
         space: SpaceId,
         events: &[TraceEvent],
     ) -> Option<usize> {
+        if !self.stack.gathers() {
+            return None; // no child that counts
+        }
         let [TraceEvent::Branch(call), after @ ..] = events else { return None };
         let Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } = call.transfer
         else {
@@ -29,14 +42,20 @@ impl<'a> Thread<'a> {
         if !is_call || !self.calls_plainly(session) {
             return None;
         }
-        let tail_calls = tail_calls(session, from.next_ip(), to.function, after)?;
-        let TraceEvent::Branch(ret) = after.get(tail_calls)? else { return None };
-        self.reaches(space, call);
-        let frame = Frame { site: from.ip.into(), ..self.frame(to.function, FrameKind::Call) };
-        after.iter().take(tail_calls).for_each(|event| self.off_cpu.pass(event.time()));
-        self.reaches(space, ret);
-        self.add_child_above(session, &frame);
-        Some(2 + tail_calls)
+        let child = plain_child(session, from.next_ip(), to.function, after)?;
+        let mut frame = None;
+        for (event, number) in events.iter().zip(0..=child.end) {
+            if let TraceEvent::Branch(branch) = event {
+                self.reaches(space, branch);
+            }
+            if number == child.begin {
+                frame = Some(Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) });
+            }
+        }
+        if let Some(frame) = frame {
+            self.add_child_above(session, &frame);
+        }
+        Some(child.end + 1)
     }
 
     /// Control is in the frame on top, in sight, and what that calls may be a child and nothing else.
@@ -49,29 +68,40 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// How many tail calls there are before the return to `ret`, where `function` was called, if there is nothing
-/// else, and the request asks about none of the functions.
+/// The child that a call of `function` is which returns to `ret`, if the events `after` it are nothing else,
+/// and the request asks about none of the functions.
 #[inline(always)]
-fn tail_calls(
+fn plain_child(
     session: &mut Session<'_>,
     ret: Avma,
     function: FunctionId,
-    events: &[TraceEvent],
-) -> Option<usize> {
-    let mut runs = kind_of_other(session, function).filter(|kind| *kind != FunctionKind::Plt)?;
-    for (tail_calls, event) in events.iter().take(TAIL_CALLS_MAX).enumerate() {
+    after: &[TraceEvent],
+) -> Option<PlainChild> {
+    let mut child = PlainChild { function, begin: 0, end: 0 };
+    let mut runs = kind_of_other(session, function)?;
+    // A stub is only in the way of what it jumps to: that is the child.
+    let mut is_in_stub = runs == FunctionKind::Plt;
+    for (event, number) in after.iter().zip(1..=JUMPS_MAX) {
         let TraceEvent::Branch(branch) = event else { return None };
         let Transfer::Branch { kind, from, to } = branch.transfer else { return None };
         match kind {
             _ if from.ip.is_kernel() => return None,
-            BranchKind::Return if to.ip == ret => return Some(tail_calls),
-            // A stub, or the lazy binder, is only in the way of what it jumps to.
+            BranchKind::Return if to.ip == ret && runs != FunctionKind::Plt => {
+                child.end = number;
+                return Some(child);
+            }
+            // The lazy binder is in the way of what it jumps to, too.
             BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::IndirectJump
-                if to.at_entry
-                    && from.function != to.function
-                    && !matches!(runs, FunctionKind::Plt | FunctionKind::Loader) =>
+                if to.at_entry && from.function != to.function && runs != FunctionKind::Loader =>
             {
-                runs = kind_of_other(session, to.function)?;
+                let next = kind_of_other(session, to.function)?;
+                if runs == FunctionKind::Plt && next == FunctionKind::Plt {
+                    return None; // from stub to stub, in a table
+                }
+                if std::mem::take(&mut is_in_stub) {
+                    (child.function, child.begin) = (to.function, number);
+                }
+                runs = next;
             }
             _ => return None,
         }
