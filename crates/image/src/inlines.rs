@@ -98,8 +98,11 @@ const REFERENCE_BETWEEN_UNITS: &[u8] = &[0x31, 0x10];
 fn specifies(dwarf: &Dwarf<Reader<'_>>) -> bool {
     const SPECIFICATION: u8 = 0x47;
     let abbreviations = dwarf.debug_abbrev.reader().slice();
-    let has_reference = |at: usize| matches!(abbreviations.get(at + 1), Some(0x10..=0x16));
-    memchr::memchr_iter(SPECIFICATION, abbreviations).any(has_reference)
+    let has_reference = |at: &usize| matches!(abbreviations.get(at + 1), Some(0x10..=0x16));
+    // After two zeros, which end an abbreviation, it is the number of the next one.
+    let is_number =
+        |at: usize| at.checked_sub(2).and_then(|before| abbreviations.get(before..at)) == Some(&[0, 0]);
+    memchr::memchr_iter(SPECIFICATION, abbreviations).filter(has_reference).any(|at| !is_number(at))
 }
 
 /// The bytes of a unit may be a reference to one of these entries.
