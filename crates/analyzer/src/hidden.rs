@@ -52,7 +52,7 @@ impl<'a> Thread<'a> {
     /// Control is in the frame on top, and neither the past nor the request makes more of a call than a child
     /// of that.
     #[inline(always)]
-    fn is_plainly_inside(&self) -> bool {
+    pub(crate) fn is_plainly_inside(&self) -> bool {
         let Control { left, away, is_new, interrupted_at, .. } = &self.control;
         let is_inside = left.is_none() && away.is_none() && !is_new;
         let may_be_interrupted = interrupted_at.is_some() || self.control.has_handlers();

@@ -77,6 +77,7 @@ mod open_region;
 mod own_code;
 mod passed;
 mod place;
+mod plain_children;
 mod probed;
 mod ran;
 mod region_calls;

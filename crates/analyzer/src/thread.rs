@@ -145,6 +145,10 @@ impl<'a> Thread<'a> {
         }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
+            if let Some(count) = self.calls_child(session, space, events) {
+                events = events.get(count..).unwrap_or_default();
+                continue;
+            }
             events = after;
             match after {
                 [next, rest @ ..] if has_ip_filter && self.calls_outside(session, space, event, next) => {

@@ -35,7 +35,7 @@ struct Open {
 
 /// Decides what of a thread's stretch is kept.
 pub(crate) struct Pruner<W = Instructions> {
-    /// Branches of the present stretch that were dropped.
+    /// Branches of the present stretch that were dropped, or are pending.
     dropped: u64,
     open: Vec<Open>,
     /// The calls after the last one of `open`, which are no children, and the jumps in them: dropped with the
@@ -84,7 +84,7 @@ impl<W: Work> Pruner<W> {
         let call = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
         let waits = !self.pending.is_empty() || call.is_some() && !self.calls_child();
         if waits {
-            self.pending.push(Record { call: call.map_or(BlockId::NONE, |call| call.from), ..*record });
+            self.wait(Record { call: call.map_or(BlockId::NONE, |call| call.from), ..*record });
         }
         waits
     }
@@ -136,7 +136,7 @@ impl<W: Work> Pruner<W> {
         match edge.role {
             Role::Call => {
                 if !to.is_asked && (!self.pending.is_empty() || !self.calls_child()) {
-                    return self.pending.push(Record { quiet: 1, call: edge.from, ..branch() });
+                    return self.wait(Record { quiet: 1, call: edge.from, ..branch() });
                 }
                 self.keep_pending(kept, effects);
                 let Reached { address: returns_to, is_asked } = to;
@@ -166,7 +166,7 @@ impl<W: Work> Pruner<W> {
                 }
             }
             Role::Jump if !to.is_asked && !self.pending.is_empty() => {
-                return self.pending.push(Record { quiet: 1, call: BlockId::NONE, ..branch() });
+                return self.wait(Record { quiet: 1, call: BlockId::NONE, ..branch() });
             }
             Role::Jump => (),
             Role::Landing => {
@@ -180,24 +180,23 @@ impl<W: Work> Pruner<W> {
         kept.push(branch());
     }
 
-    /// Drops the last of the pending calls, with all after it and its return, which is `branches` long, if it
-    /// is the one that returns.
+    /// Adds branches that are dropped unless the call that they wait for does not return.
+    #[inline(always)]
+    fn wait(&mut self, record: Record<W>) {
+        self.dropped += u64::from(record.quiet);
+        self.pending.push(record);
+    }
+
+    /// Drops the last pending call, if it is what returns, all after it, and `branches` with the return.
     #[inline(always)]
     fn drop_call(&mut self, branches: u8, returns: impl FnOnce(&Record<W>) -> bool) -> bool {
-        let mut dropped = u64::from(branches);
-        for (number, one) in self.pending.iter().enumerate().rev() {
-            dropped += u64::from(one.quiet);
-            if one.call == BlockId::NONE {
-                continue;
-            }
-            let drops = returns(one);
-            if drops {
-                self.dropped += dropped;
-                self.pending.truncate(number);
-            }
-            return drops;
-        }
-        false
+        let last = self.pending.iter().rposition(|one| one.call != BlockId::NONE);
+        let Some(number) = last.filter(|&last| self.pending.get(last).is_some_and(returns)) else {
+            return false;
+        };
+        self.dropped += u64::from(branches);
+        self.pending.truncate(number);
+        true
     }
 
     /// Keeps what is pending: a function in question may be involved.
@@ -212,6 +211,7 @@ impl<W: Work> Pruner<W> {
     #[inline(never)]
     fn keep_all(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         for record in self.pending.drain(..) {
+            self.dropped -= u64::from(record.quiet);
             let EdgeId(first) = record.edge;
             for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
                 if edge.role == Role::Call {

@@ -36,7 +36,10 @@ impl Image {
 fn count(file: &Contents, name: &str) -> Option<u64> {
     with_units(file, |dwarf, units| {
         let spellings = Spellings::new(dwarf, name);
-        let of_unit = |unit: &UnitHeader<Reader<'_>>| named(dwarf, *unit, name, &spellings.hits(unit, dwarf));
+        let specifies = specifies(dwarf);
+        let of_unit = |unit: &UnitHeader<Reader<'_>>| {
+            named(dwarf, *unit, name, &spellings.hits(unit, dwarf), specifies)
+        };
         let named: Vec<Named> = units.par_iter().map(of_unit).collect();
         let entries: Entries = named.iter().flat_map(|unit| &unit.entries).copied().collect();
         if entries.is_empty() {
@@ -89,6 +92,18 @@ fn with_units<T>(
 
 /// An abbreviation's `DW_AT_abstract_origin` of form `DW_FORM_ref_addr`.
 const REFERENCE_BETWEEN_UNITS: &[u8] = &[0x31, 0x10];
+
+/// An entry may refer to another one as its declaration (`DW_AT_specification`, by any form of reference):
+/// never in C.
+fn specifies(dwarf: &Dwarf<Reader<'_>>) -> bool {
+    const SPECIFICATION: u8 = 0x47;
+    let abbreviations = dwarf.debug_abbrev.reader().slice();
+    let has_reference = |at: &usize| matches!(abbreviations.get(at + 1), Some(0x10..=0x16));
+    // After two zeros, which end an abbreviation, it is the number of the next one.
+    let is_number =
+        |at: usize| at.checked_sub(2).and_then(|before| abbreviations.get(before..at)) == Some(&[0, 0]);
+    memchr::memchr_iter(SPECIFICATION, abbreviations).filter(has_reference).any(|at| !is_number(at))
+}
 
 /// The bytes of a unit may be a reference to one of these entries.
 fn may_refer(unit: &[u8], entries: &Entries) -> bool {
@@ -209,8 +224,14 @@ struct Named {
 }
 
 /// The entries of a unit that stand for the function: those with one of its `hits`, and those that refer to
-/// one of these.
-fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str, hits: &Hits) -> Named {
+/// one of these, if there are any that refer (`specifies`).
+fn named(
+    dwarf: &Dwarf<Reader<'_>>,
+    header: UnitHeader<Reader<'_>>,
+    name: &str,
+    hits: &Hits,
+    specifies: bool,
+) -> Named {
     let mut found = Named::default();
     if !hits.is_in(0..header.length_including_self()) {
         return found;
@@ -218,11 +239,12 @@ fn named(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, name: &str, 
     let Some(unit) = Unit::new(dwarf, header) else { return found };
     let Some(mut walk) = unit.walk() else { return found };
     while let Some(entry) = walk.next() {
-        if found.entries.is_empty() && !hits.is_in(entry.bytes.start..usize::MAX) {
+        let only_hits = found.entries.is_empty() || !specifies;
+        if only_hits && !hits.is_in(entry.bytes.start..usize::MAX) {
             break;
         }
         let is_hit = hits.is_in(entry.bytes.clone());
-        if found.entries.is_empty() && !is_hit {
+        if only_hits && !is_hit {
             // Function bodies are most of a unit.
             let end = entry.sibling().filter(|end| !hits.is_in(entry.bytes.end..end.0));
             if let Some(end) = end {
@@ -406,24 +428,28 @@ impl<'a> Entry<'_, 'a> {
         read.map(|attribute| (attribute.name(), attribute.value())).collect()
     }
 
+    /// The value of an attribute, if the entry has it before any damage.
+    fn value(&self, name: gimli::DwAt) -> Option<AttributeValue<Reader<'a>>> {
+        let mut rest = self.attributes.clone();
+        let specifications = self.abbreviation.attributes().iter();
+        let mut read = specifications.map_while(|specification| rest.read_attribute(*specification).ok());
+        read.find(|attribute| attribute.name() == name).map(|attribute| attribute.value())
+    }
+
     /// Where the entry after its children starts, if it says so.
     fn sibling(&self) -> Option<UnitOffset> {
         if !self.abbreviation.has_children() || !self.has(gimli::DW_AT_sibling) {
             return None;
         }
-        let attributes = self.attributes();
-        let (_, value) = attributes.iter().find(|(at, _)| *at == gimli::DW_AT_sibling)?;
-        match value {
-            AttributeValue::UnitRef(end) if end.0 >= self.bytes.end => Some(*end),
+        match self.value(gimli::DW_AT_sibling)? {
+            AttributeValue::UnitRef(end) if end.0 >= self.bytes.end => Some(end),
             _ => None,
         }
     }
 
     /// The entry that this one is an instance of.
     fn origin(&self) -> Option<DebugInfoOffset> {
-        let attributes = self.attributes();
-        let (_, value) = attributes.iter().find(|(at, _)| *at == gimli::DW_AT_abstract_origin)?;
-        target(self.unit, *value)
+        target(self.unit, self.value(gimli::DW_AT_abstract_origin)?)
     }
 }
 
@@ -441,16 +467,20 @@ mod tests {
             let others = ["core::ptr::drop_in_place", "alloc::vec::Vec::push", "memcpy"];
             let mut left_out = 0;
             for name in own.into_iter().chain(others) {
+                let is_free = own.contains(&name);
                 let spellings = Spellings::new(dwarf, name);
                 let mut found = 0;
                 for unit in &units {
                     let hits = spellings.hits(unit, dwarf);
-                    let all = named(dwarf, *unit, name, &Hits::Anywhere);
-                    assert_eq!(named(dwarf, *unit, name, &hits), all, "{name}");
+                    let all = named(dwarf, *unit, name, &Hits::Anywhere, true);
+                    assert_eq!(named(dwarf, *unit, name, &hits, specifies(dwarf)), all, "{name}");
+                    if is_free {
+                        assert_eq!(named(dwarf, *unit, name, &hits, false), all, "{name} has no declaration");
+                    }
                     found += all.entries.len();
                     left_out += u32::from(!hits.is_in(0..unit.length_including_self()));
                 }
-                assert!(found > 0 || !own.contains(&name), "{name}");
+                assert!(found > 0 || !is_free, "{name}");
             }
             left_out
         });
@@ -465,7 +495,7 @@ mod tests {
             let mut left_out = 0;
             for name in ["image::demangle::demangle", "core::str::converts::from_utf8"] {
                 let named: Vec<_> =
-                    units.iter().map(|unit| named(dwarf, *unit, name, &Hits::Anywhere)).collect();
+                    units.iter().map(|unit| named(dwarf, *unit, name, &Hits::Anywhere, true)).collect();
                 let entries: Entries = named.iter().flat_map(|unit| &unit.entries).copied().collect();
                 assert!(entries.len() <= SEARCHES_MAX);
                 let others = units.iter().zip(&named).filter(|(_, own)| own.entries.is_empty());
