@@ -184,7 +184,7 @@ fn tee(command: &mut Command, out: &mut impl Write) -> Result<Ran> {
             }
             if line.starts_with("---- ") {
                 wanted = LINES_OF_A_FAILURE;
-            } else if line == "failures:" {
+            } else if line == "failures:" || line == "stack backtrace:" {
                 wanted = 0;
             }
             if wanted > 0 && !line.is_empty() {

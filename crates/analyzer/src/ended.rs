@@ -51,16 +51,20 @@ impl<'a> Thread<'a> {
         self.counting.of_top(self.control.away.is_some())
     }
 
-    /// Adds a frame to what the one on top did, which it would have been above until now.
+    /// Adds a frame to what the one on top did, which it would have been above until now; `counted`: what ran
+    /// in it, where counters were asked for.
     #[inline(always)]
-    pub(crate) fn add_child_above(&mut self, session: &mut Session<'a>, frame: &Frame) {
+    pub(crate) fn add_child_above(
+        &mut self,
+        session: &mut Session<'a>,
+        frame: &Frame,
+        counted: Option<&Counted>,
+    ) {
         let (end, off_cpu_ns) = (self.now, self.off_cpu.total_ns());
         if self.stack.gathers_any()
             && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
         {
-            // It was out of sight, where nothing is counted.
-            let counted = self.counting.is_on().then(|| self.counting.nothing());
-            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted.as_ref());
+            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted);
         }
     }
 

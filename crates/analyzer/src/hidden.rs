@@ -45,7 +45,9 @@ impl<'a> Thread<'a> {
         self.notice(session, Notice::GoesOut);
         self.reaches(space, start);
         self.notice(session, Notice::ComesIn { starts: true });
-        self.add_child_above(session, &frame);
+        // It was out of sight, where nothing is counted.
+        let counted = self.counting.is_on().then(|| self.counting.nothing());
+        self.add_child_above(session, &frame, counted.as_ref());
         true
     }
 

@@ -145,7 +145,7 @@ impl<'a> Thread<'a> {
         }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
-            if let Some(count) = self.calls_child(session, space, events) {
+            if let Some(count) = self.calls_child(session, space, events, None) {
                 events = events.get(count..).unwrap_or_default();
                 continue;
             }
@@ -164,14 +164,20 @@ impl<'a> Thread<'a> {
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
-        events: &[TraceEvent],
-        counters: &[Counters],
+        mut events: &[TraceEvent],
+        mut counters: &[Counters],
     ) {
-        for (event, counters) in events.iter().zip(counters) {
-            match session.code.is_some() {
-                true => self.event::<true>(session, space, event, Some(counters)),
-                false => self.event::<false>(session, space, event, Some(counters)),
-            }
+        if session.code.is_some() {
+            let counted = events.iter().zip(counters);
+            return counted.for_each(|(event, now)| self.event::<true>(session, space, event, Some(now)));
+        }
+        while let ([event, ..], [now, ..]) = (events, counters) {
+            let count = self.calls_child(session, space, events, Some(counters)).unwrap_or_else(|| {
+                self.event::<false>(session, space, event, Some(now));
+                1
+            });
+            events = events.get(count..).unwrap_or_default();
+            counters = counters.get(count..).unwrap_or_default();
         }
     }
 

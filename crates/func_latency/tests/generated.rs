@@ -94,7 +94,7 @@ fn completions_are_of_three_shells() {
 fn each_command_has_a_man_page() {
     let directory = tempfile::tempdir().unwrap();
     let (_, said) = check(directory.path(), &["man", "share/man1"], 0);
-    assert_eq!(said, "func_latency: note: 19 man pages in share/man1\n");
+    assert_eq!(said, "func_latency: note: 20 man pages in share/man1\n");
     let pages = directory.path().join("share/man1");
     let mut names: Vec<String> = std::fs::read_dir(&pages)
         .unwrap()
@@ -120,6 +120,7 @@ fn each_command_has_a_man_page() {
         "show",
         "stat",
         "top",
+        "watch",
     ];
     let mut expect: Vec<String> = commands.map(|command| format!("func_latency-{command}.1")).to_vec();
     expect.push("func_latency.1".to_owned());

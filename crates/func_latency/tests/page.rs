@@ -71,7 +71,7 @@ fn counters_are_in_the_page_on_request() {
     assert!(!without[0].contains("\"counters\"") && !without[0].contains("\"ledger\""), "{}", without[0]);
     assert_eq!(without[1..], with[1..4]);
     assert!(with[4].contains("id=\"counters-0\""), "{}", with[4]);
-    let added = r#","counters":{"cycles":true,"kernel":false,"is_filtered":false},"ledger":{"#;
+    let added = r#","counters":{"cycles":true,"kernel":false,"frequency":true,"user":true,"is_filtered":false},"ledger":{"#;
     assert!(with[0].contains(added), "{}", with[0]);
     assert_eq!(data(&["--counters", "-w", "1"]), data(&["--counters", "-w", "4"]));
 }
