@@ -34,7 +34,7 @@ struct Sum {
 /// * for how many of its calls a callee stands that has such a part ([`Seen::CameBack`]);
 /// * that the kernel ran a handler, if that is outside: then its time is the interrupt's;
 /// * an interrupt of a stub of the PLT, which is a child of who called that: its time is the hidden callee's;
-/// * a tail call out of it: its callee is a child of the caller that is returned to, if that is in the filter.
+/// * a tail call out of it: its callee is a child of the caller that is returned to, if the filter has that.
 ///
 /// Nothing is compared if the two did not count the same calls.
 pub(super) fn compare(
