@@ -170,7 +170,7 @@ const RESTORERS: [&[u8]; 2] = [b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use model::{CodeSource, FunctionLookup, NoCode, Ns, ObjectId, Pid, Schedule, Svma};
+    use model::{CodeSource, FunctionLookup, NoCode, Ns, ObjectId, Pid, Svma};
 
     use super::*;
 
@@ -216,20 +216,9 @@ mod tests {
     /// Whether an address is after a call was looked up in the code each time.
     #[test]
     fn no_address_is_asked_for_twice() {
-        let (asked, schedule) = (Asked::default(), Schedule::default());
-        let mut map = CodeMap::new(Surroundings {
-            code: &asked,
-            functions: &asked,
-            schedule: &schedule,
-            window: (Ns(0), Ns(0)),
-            scheduler: None,
-            no_times: None,
-            has_ip_filter: false,
-            has_compressed_returns: false,
-            traces_whole_cpus: false,
-            is_part: false,
-            buffers: &[],
-        });
+        let asked = Asked::default();
+        let mut map =
+            CodeMap::new(Surroundings { code: &asked, functions: &asked, ..crate::nowhere::surroundings() });
         let mut counts = || {
             let (space, ip) = (SpaceId(3), Avma(0x1005));
             assert!(map.is_after_call(space, ip));

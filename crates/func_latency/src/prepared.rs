@@ -56,7 +56,7 @@ impl Prepared {
     /// Records to a file, whose directory is there.
     ///
     /// # Errors
-    /// As [`Session::record`].
+    /// Those of [`Session::record`].
     pub(crate) fn record(
         self,
         path: &Path,
@@ -69,7 +69,7 @@ impl Prepared {
     /// [`Self::record`] into pieces, of which `path` is the first, if `pieces` says how.
     ///
     /// # Errors
-    /// As [`Session::record`].
+    /// Those of [`Session::record`].
     pub(crate) fn record_in_pieces(
         self,
         path: &Path,

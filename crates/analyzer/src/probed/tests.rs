@@ -2,7 +2,7 @@
 
 use model::{
     Avma, CallProbes, CodeSource, Cpu, FunctionAt, FunctionKind, FunctionLookup, NoCode, ObjectId,
-    OffCpuSplit, Pid, Schedule, Svma,
+    OffCpuSplit, Pid, Svma,
 };
 
 use super::*;
@@ -109,20 +109,8 @@ enum Seen {
 }
 
 fn report(seen: &[Seen]) -> FunctionReport {
-    let (program, schedule) = (Program::new(), Schedule::default());
-    let around = Surroundings {
-        code: &program,
-        functions: &program,
-        schedule: &schedule,
-        window: (Ns(0), Ns(0)),
-        scheduler: None,
-        no_times: None,
-        has_ip_filter: false,
-        has_compressed_returns: false,
-        traces_whole_cpus: false,
-        is_part: false,
-        buffers: &[],
-    };
+    let program = Program::new();
+    let around = Surroundings { code: &program, functions: &program, ..crate::nowhere::surroundings() };
     let request = Request { functions: vec![F], rows: true, row_children: true, ..Request::default() };
     let functions = vec![(F, cost()), (G, cost())];
     let mut analysis = ProbedAnalysis::new(&request, functions, &[Tid(7)], around, &NoNames);

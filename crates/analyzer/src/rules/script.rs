@@ -374,13 +374,8 @@ fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter:
         functions: program,
         schedule,
         window: (Ns(0), Ns(1000)),
-        scheduler: None,
-        no_times: None,
         has_ip_filter,
-        has_compressed_returns: false,
-        traces_whole_cpus: false,
-        is_part: false,
-        buffers: &[],
+        ..crate::nowhere::surroundings()
     }
 }
 
