@@ -72,6 +72,8 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u64 end, __u8 
 	if (!call) {
 		if (how == END_OF_THREAD)
 			return 1;
+		if (how == END_SECOND)
+			return 0;
 		if (!thread->lost || frame->start < thread->lost_from)
 			thread->lost_from = frame->start;
 		thread->lost_to = end;

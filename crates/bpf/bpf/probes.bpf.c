@@ -192,6 +192,15 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 		frame->is_looping = 1;
 }
 
+/* Between the entry's probe and this one the program has run one instruction: what is longer is the probes'. */
+static __always_inline void reach_second(struct thread *thread, struct hit *hit)
+{
+	struct frame *frame = innermost(thread);
+
+	if (frame && frame->function == hit->function && thread->probes == frame->probes + 1)
+		emit(thread, frame, hit->now, END_SECOND);
+}
+
 /* Regions of one frame that are open at once. */
 #define MAX_OVERLAPPING 16
 
@@ -253,6 +262,11 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 
 	if (!function || !function->is_timed)
 		return;
+	if (cookie & ACTION_SECOND) {
+		if (thread)
+			reach_second(thread, &hit);
+		return;
+	}
 	if (cookie & ACTION_REGION)
 		hit.sp = frame_of_region(regs, cookie);
 	else if (!holds(cookie >> 8, regs->flags))

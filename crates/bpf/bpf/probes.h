@@ -17,6 +17,7 @@ enum action {
 	ACTION_LOOP = 8,   /* a jump to the function's own first instruction */
 	ACTION_REGION = 16, /* of a region: an entry where it begins, a return where it ends, in the same frame */
 	ACTION_BY_RBP = 32, /* the frame is known by rbp, else by rsp */
+	ACTION_SECOND = 64, /* the instruction after the first one: how long after the entry's probe it is reached */
 };
 enum {
 	ALWAYS = 0xff,     /* as condition: there is none; else the low 4 bits of the opcode of Jcc */
@@ -54,6 +55,7 @@ enum end {
 	END_UNWOUND = 6, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
 	END_ANEW = 7,   /* a region began again in the same frame */
 	END_OF_THREAD = 5, /* no call: a thread has ended that was born at `start` */
+	END_SECOND = 8, /* no end: the call has reached its second instruction, and goes on */
 };
 
 /* Times in ns of CLOCK_MONOTONIC. */

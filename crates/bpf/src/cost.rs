@@ -18,6 +18,7 @@ use std::time::Duration;
 use model::{CallProbes, ProbeCost, ProbeTime};
 
 pub use self::live::LiveCosts;
+pub(crate) use self::own_calls::percentile;
 use self::own_calls::{OwnCalls, Samples, Shape, Times};
 use crate::error::BpfError;
 use crate::idle::{self, Idle};
@@ -36,6 +37,8 @@ pub struct Cost {
     pub entry_ns: u64,
     /// Between what it lies.
     pub probes: ProbeCost,
+    /// What the two probes add to a call itself when nothing else runs, the median: how fast the machine is.
+    pub light_ns: u64,
 }
 
 /// Costs by the kind of the first instruction.
@@ -117,10 +120,15 @@ impl EndCosts {
         Self { at_instructions: at.unwrap_or(other), by_return_address: by.unwrap_or(other) }
     }
 
-    /// Between what these and `now` say; what a call costs the program is as before.
+    /// Between what these and `now` say, with the machine's speed of `now`; what a call costs the program is as
+    /// before.
     #[must_use]
     pub fn widened_by(self, now: &Self) -> Self {
-        let cost = |before: Cost, now: Cost| Cost { probes: before.probes.or(now.probes), ..before };
+        let cost = |before: Cost, now: Cost| Cost {
+            probes: before.probes.or(now.probes),
+            light_ns: now.light_ns,
+            ..before
+        };
         let costs = |before: Costs, now: Costs| Costs {
             emulated: cost(before.emulated, now.emulated),
             stepped: cost(before.stepped, now.stepped),
@@ -159,6 +167,7 @@ impl Cost {
             call_ns: coldest(|samples| &samples.whole).unwrap_or_default(),
             entry_ns: coldest(|samples| &samples.inside).unwrap_or_default(),
             probes: ProbeCost { returned, jumped, hit },
+            light_ns: returning.iter().map(|s| s.inside.light_median()).max().unwrap_or_default(),
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct ProbePoint {
     condition: u8,
     /// The register that says where a jump goes.
     register: u8,
+    /// Of an entry: bytes of its instruction, if the one after it is always the next.
+    first_len: Option<u8>,
 }
 
 /// How the ends of calls are seen.
@@ -113,6 +115,13 @@ impl ProbePoint {
         self.actions & Action::Entry as u8 != 0
     }
 
+    /// Where a call that begins here is after one instruction, if that is known.
+    pub(crate) fn second(self) -> Option<Self> {
+        let offset = self.offset.plus(self.first_len?.into());
+        let actions = Action::Second as u8;
+        Some(Self { offset, actions, condition: NONE, register: NONE, first_len: None })
+    }
+
     /// Of the end that a uretprobe at this entry sees.
     pub(crate) const fn returned(self) -> Self {
         Self { actions: Action::Return as u8, condition: NONE, register: NONE, ..self }
@@ -159,7 +168,9 @@ impl ProbePoints {
             return Err(CodeError::LockedEntry);
         }
         let offset = first.file_offset.plus(at);
-        let point = ProbePoint { offset, actions: Action::Entry as u8, condition: NONE, register: NONE };
+        let actions = Action::Entry as u8;
+        let first_len = length_of_first(&entry, bytes);
+        let point = ProbePoint { offset, actions, condition: NONE, register: NONE, first_len };
         Ok(Self {
             points: vec![point],
             ends: Ends::ByReturnAddress,
@@ -240,6 +251,16 @@ fn is_emulated(instruction: &Instruction) -> bool {
         || instruction.is_call_near()
 }
 
+/// Bytes of a function's first instruction, if another one follows that may be probed, and control always
+/// comes there next.
+fn length_of_first(first: &Instruction, bytes: &[u8]) -> Option<u8> {
+    let goes_on = first.flow_control() == FlowControl::Next;
+    let rest = bytes.get(first.len()..).filter(|_| goes_on)?;
+    let second = Decoder::new(64, rest, DecoderOptions::NONE).decode();
+    let may_be_probed = !second.is_invalid() && !second.has_lock_prefix();
+    may_be_probed.then_some(first.len() as u8)
+}
+
 struct Body<'b> {
     code: &'b FunctionCode<'b>,
     instructions: &'b [Instruction],
@@ -283,6 +304,11 @@ impl Body<'_> {
             actions,
             condition,
             register,
+            first_len: part
+                .bytes
+                .get((instruction.ip() - part.start.0) as usize..)
+                .filter(|_| entry != 0)
+                .and_then(|bytes| length_of_first(instruction, bytes)),
         })
     }
 

@@ -12,14 +12,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags};
-use model::{Ns, ProbeSink, ProbedSlice};
+use model::{Ns, ProbeSink, ProbeTime, ProbedSlice};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{Part, ProbedFunction, attach_group};
+use crate::entries::Entries;
 use crate::error::BpfError;
 use crate::programs::{MODE, Programs};
 use crate::records::{Records, Taken, read_threads};
 use crate::removal::Removal;
+use crate::session::INTERVAL;
 use crate::stacks::{StackSeen, Stacks};
 use crate::wire::Mode;
 
@@ -75,6 +77,11 @@ impl Placing {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.0.is_finished()
+    }
+
+    fn wait(self) -> Result<(Vec<Placed>, Duration), BpfError> {
+        let gone = |_| BpfError::Other { doing: "cannot place probes", what: "it was given up".to_owned() };
+        self.0.join().map_err(gone)?
     }
 }
 
@@ -150,8 +157,7 @@ impl Run {
     /// # Errors
     /// One cannot be placed.
     pub fn keep(&mut self, placing: Placing) -> Result<Duration, BpfError> {
-        let gone = |_| BpfError::Other { doing: "cannot place probes", what: "it was given up".to_owned() };
-        let (placed, time) = placing.0.join().map_err(gone)??;
+        let (placed, time) = placing.wait()?;
         self.placed.extend(placed);
         Ok(time)
     }
@@ -173,6 +179,25 @@ impl Run {
     /// The ring cannot be read.
     pub fn stacks(&self) -> Result<Vec<StackSeen>, BpfError> {
         self.stacks.read()
+    }
+
+    /// What the probes of these functions add to the target's own calls (see [`Entries`]); `None`: a function
+    /// had too few calls.  Calls are timed from then on, and the probes that measured it are being removed.
+    ///
+    /// # Errors
+    /// A probe cannot be placed, or the ring cannot be read.
+    pub fn measure_entries(&mut self, group: Group) -> Result<(Vec<Option<ProbeTime>>, Removal), BpfError> {
+        if self.scheduler.is_empty() {
+            self.scheduler = self.attach_scheduler()?;
+        }
+        let mut entries = Entries::of(group.iter().map(|(index, _)| *index));
+        let (placed, _) = self.place(vec![group], Part::Seconds)?.wait()?;
+        self.set(Mode::All)?;
+        while !entries.are_enough() {
+            thread::sleep(INTERVAL);
+            self.records.read(&mut Taken { sink: &mut entries, window: (Ns::MAX, Ns::MAX) })?;
+        }
+        Ok((entries.ranges(self.functions), self.begin_removal(placed)))
     }
 
     /// From now on calls are timed, those of children, too, or not.

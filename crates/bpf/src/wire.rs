@@ -35,6 +35,8 @@ pub(crate) enum Action {
     Region = 16,
     /// That frame is known by `rbp`, else by `rsp`.
     ByRbp = 32,
+    /// The call reaches its second instruction.
+    Second = 64,
 }
 
 /// What a hit of a probe does: `enum mode`.
@@ -79,7 +81,9 @@ pub(crate) enum Told {
     OffCpu(OffCpuInterval),
     /// A call has ended.
     Call(ProbedCall),
-    /// A thread has.
+    /// A call has reached its second instruction, where it ends here.
+    Second(ProbedCall),
+    /// A thread has ended.
     Thread(ProbedThread),
 }
 
@@ -114,9 +118,9 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
         parent: is_child.then(|| u64_at(64)),
         probes: u64::from(u32_at(112)),
         depth: u32_at(116) & 0xffff,
-        end_kind: end_kind(how)?,
+        end_kind: if how == SECOND { ProbedEnd::Open } else { end_kind(how)? },
     };
-    Some((lost, Told::Call(call)))
+    Some((lost, if how == SECOND { Told::Second(call) } else { Told::Call(call) }))
 }
 
 fn interval(bytes: &[u8]) -> OffCpuInterval {
@@ -169,6 +173,8 @@ const fn end_kind(how: u8) -> Option<ProbedEnd> {
 }
 /// The one of them that is no call's.
 const END_OF_THREAD: u8 = 5;
+/// The one of them that is no end.
+const SECOND: u8 = 8;
 
 fn off_cpu(bytes: &[u8], at: usize) -> OffCpuSplit {
     let [blocked_ns, runnable_ns, preempted_ns] = [at, at + 8, at + 16].map(|at| long(bytes, at));

@@ -31,7 +31,7 @@ pub(super) struct Times([Vec<Vec<u64>>; Load::KINDS]);
 const MOST: usize = 75;
 
 /// A value of these that `per_cent` of them do not exceed.
-fn percentile(values: impl IntoIterator<Item = u64>, per_cent: usize) -> u64 {
+pub(crate) fn percentile(values: impl IntoIterator<Item = u64>, per_cent: usize) -> u64 {
     let mut sorted: Vec<u64> = values.into_iter().collect();
     sorted.sort_unstable();
     let rank = (per_cent * sorted.len()).div_ceil(100).saturating_sub(1);
@@ -68,6 +68,12 @@ impl Times {
     /// The median where it is largest.
     pub(super) fn coldest_median(&self) -> u64 {
         self.under_worst_load(50)
+    }
+
+    /// The median where nothing runs between two calls.
+    pub(super) fn light_median(&self) -> u64 {
+        let [light, ..] = &self.0;
+        percentile(light.iter().flatten().copied(), 50)
     }
 
     /// What `per_cent` of the calls do not exceed, under the load where that is most.
