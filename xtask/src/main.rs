@@ -98,6 +98,7 @@ fn dispatch(args: &[&str]) -> process::Result {
         ["lib-tests"] => lib_tests::run(),
         ["clean-room", rest @ ..] => clean_room::run(rest),
         ["package"] => package::run(),
+        ["wheel"] => wheel::run(),
         ["bpf"] => bpf::run(),
         ["bench", rest @ ..] => bench::run(rest),
         ["tidy"] => tidy::run(),

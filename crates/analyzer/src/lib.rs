@@ -2,8 +2,9 @@
 //!
 //! [`Analysis`] is a [`model::EventSink`]: it takes the control transfers and gaps of every thread in order,
 //! keeps a stack of frames per thread, and gathers the calls of the wanted functions into a [`Report`]. It is
-//! pure and works in one pass; what it keeps grows with the number of calls of the wanted functions (two
-//! numbers each, and a row if asked for) and with the open frames, not with the length of the trace.
+//! pure and works in one pass; what it keeps grows with the number of different latencies of the wanted
+//! functions (each once, with its count; a row for each call if asked for) and with the open frames, not with
+//! the length of the trace.
 //!
 //! ```text
 //!   events of a thread

@@ -26,7 +26,7 @@ enum {
 
 /* What a hit of a probe does.  Probes stay as they are when this changes. */
 enum mode {
-	MODE_COUNT = 0, /* it is counted, and nothing else: so is every hit in every mode */
+	MODE_COUNT = 0, /* it is counted, as in every mode; of some entries the stack is kept */
 	MODE_ASKED = 1, /* calls of the functions that were asked for are timed */
 	MODE_ALL = 2,   /* ... and those of their children */
 	MODE_OFF = 3,   /* nothing is recorded any more */

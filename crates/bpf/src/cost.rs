@@ -18,8 +18,12 @@ use std::time::Duration;
 use model::{CallProbes, ProbeCost, ProbeTime};
 
 pub use self::live::LiveCosts;
+#[cfg(test)]
+pub(crate) use self::own_calls::own_function;
 pub(crate) use self::own_calls::percentile;
 use self::own_calls::{OwnCalls, Samples, Shape, Times};
+#[cfg(test)]
+pub(crate) use self::tests::ALONE;
 use crate::error::BpfError;
 use crate::idle::{self, Idle};
 use crate::load::Load;
@@ -192,7 +196,6 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    use super::own_calls::own_function;
     use super::*;
     use crate::attach::{Which, attach};
     use crate::session::{Room, Session};
@@ -264,7 +267,7 @@ mod tests {
     }
 
     /// Tests that probe our own functions: one at a time.
-    pub(super) static ALONE: Mutex<()> = Mutex::new(());
+    pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn what_a_probe_costs_here() {

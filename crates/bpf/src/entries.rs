@@ -20,7 +20,7 @@ use model::{LostCalls, Ns, OffCpuInterval, ProbeSink, ProbeTime, ProbedCall, Pro
 use crate::cost::percentile;
 
 /// A virtual machine has spells of some 10 ms in which a trap takes longer.
-const AT_LEAST: Duration = Duration::from_millis(30);
+const AT_LEAST: Duration = Duration::from_millis(50);
 /// How long it may take where a function has few calls.
 const AT_MOST: Duration = Duration::from_millis(100);
 /// Calls of a function that are enough.
@@ -54,7 +54,7 @@ impl Entries {
     }
 }
 
-/// Where half of the times lie, and their mean, as sums have it; `None`: there are too few.
+/// Where most of the times lie, and their mean, as sums have it; `None`: there are too few.
 fn range(times: &[u64]) -> Option<ProbeTime> {
     if times.len() < FEW {
         return None;
@@ -62,7 +62,7 @@ fn range(times: &[u64]) -> Option<ProbeTime> {
     let of = |per_cent| percentile(times.iter().copied(), per_cent);
     let sum = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
     let most_ns = of(75).max(sum / times.len() as u64);
-    Some(ProbeTime { least_ns: of(25), most_ns, rare_ns: of(99).max(most_ns) }.widened())
+    Some(ProbeTime { least_ns: of(1), most_ns, rare_ns: of(99).max(most_ns) }.widened())
 }
 
 impl ProbeSink for Entries {
@@ -86,17 +86,96 @@ impl ProbeSink for Entries {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use model::ProbedEnd;
+
     use super::*;
+    use crate::attach::Part;
+    use crate::cost::{ALONE, own_function};
+    use crate::error::BpfError;
+    use crate::idle;
+    use crate::probe_points::Ends;
+    use crate::session::{Room, Session};
+    use crate::waker_stack::WakerStack;
 
     #[test]
-    fn the_range_has_half_of_the_times_and_their_mean() {
+    fn the_range_has_most_of_the_times_and_their_mean() {
         let times: Vec<u64> = (1..=100).map(|ns| 1_000 + ns).collect();
-        let expected = ProbeTime { least_ns: 1_025, most_ns: 1_075, rare_ns: 1_099 };
+        let expected = ProbeTime { least_ns: 1_001, most_ns: 1_075, rare_ns: 1_099 };
         assert_eq!(range(&times), Some(expected.widened()));
         // Interrupts: 2 of 100.
         let interrupted: Vec<u64> = times.iter().map(|ns| if *ns > 1_098 { 10_000 } else { *ns }).collect();
-        let expected = ProbeTime { least_ns: 1_025, most_ns: 1_228, rare_ns: 10_000 };
+        let expected = ProbeTime { least_ns: 1_001, most_ns: 1_228, rare_ns: 10_000 };
         assert_eq!(range(&interrupted), Some(expected.widened()));
+    }
+
+    /// Probed calls of our own function, made by a thread, are longer by about what these say.
+    #[test]
+    fn what_probes_add_is_measured_on_the_calls_themselves() {
+        let _alone = ALONE.lock();
+        let function = own_function(&idle::MOV, Ends::ByReturnAddress).unwrap();
+        let room = Room { threads: 64, ring_bytes: 1 << 20 };
+        let session = match Session::open(vec![function.clone()], room, Some(WakerStack::Kernel)) {
+            Ok(session) => session,
+            Err(error @ (BpfError::NotPermitted(_) | BpfError::NoBtf)) => {
+                return println!("skipped: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let group = vec![(0, function)];
+        let mut run = session.run().unwrap();
+        run.keep(run.place(vec![group.clone()], Part::Both).unwrap()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let mut seen = Times(Vec::new());
+        let (ranges, removal) = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    idle::MOV.call();
+                }
+            });
+            let measured = run.measure_entries(group).unwrap();
+            run.time(false).unwrap();
+            thread::sleep(Duration::from_millis(100));
+            run.read(&mut seen).unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            measured
+        });
+        removal.wait();
+        let (summary, removal) = run.finish(&mut seen).unwrap();
+        removal.wait();
+        // What was seen before it was timed are none of its calls.
+        assert!(seen.0.iter().all(|(start, _)| *start >= summary.window.0));
+        let [Some(range)] = ranges[..] else { panic!("{ranges:?}") };
+        let latency_ns = percentile(seen.0.iter().map(|(_, ns)| *ns), 50);
+        println!("{range:?}; the calls took {latency_ns} ns");
+        // The call itself takes some ns, and a machine that others share is slower by half for a while.
+        assert!(
+            latency_ns / 2 <= range.most_ns && range.least_ns <= 2 * latency_ns,
+            "{range:?} {latency_ns}"
+        );
+    }
+
+    /// Start and duration of calls that were seen whole.
+    struct Times(Vec<(Ns, u64)>);
+
+    impl ProbeSink for Times {
+        fn slice_begins(&mut self, _: Ns, _: bool) {}
+
+        fn slice_ends(&mut self, _: Ns) {}
+
+        fn call(&mut self, call: &ProbedCall) {
+            if call.end_kind == ProbedEnd::Return {
+                self.0.push((call.start, call.end.since(call.start)));
+            }
+        }
+
+        fn off_cpu(&mut self, _: &OffCpuInterval) {}
+
+        fn lost(&mut self, _: &LostCalls) {}
+
+        fn thread(&mut self, _: &ProbedThread) {}
     }
 
     #[test]

@@ -383,6 +383,27 @@ mod tests {
     }
 
     #[test]
+    fn the_second_instruction_is_one_that_always_follows() {
+        let second = |bytes: &[u8]| {
+            let part = CodePart { start: Svma(START), file_offset: FileOffset(0x400), bytes };
+            let code = FunctionCode { entry: Svma(START), parts: vec![part] };
+            let of = |ends| ProbePoints::new(&code, ends).unwrap().points[0].second();
+            let both = [Ends::AtInstructions, Ends::ByReturnAddress].map(of);
+            assert_eq!(both[0], both[1]);
+            both[0].map(|point| (point.offset.0 - 0x400, point.actions))
+        };
+        // push %rbp; pop %rbp; ret, and mov %edi,%eax; ret
+        assert_eq!(second(&[0x55, 0x5d, 0xc3]), Some((1, Action::Second as u8)));
+        assert_eq!(second(&[0x89, 0xf8, 0xc3]), Some((2, Action::Second as u8)));
+        // jmp ahead; call ahead: another one may come next
+        assert_eq!(second(&[0xeb, 0, 0xc3]), None);
+        assert_eq!(second(&[0xe8, 0, 0, 0, 0, 0xc3]), None);
+        // nop; lock incl (%rdi): the kernel places no probe there
+        assert_eq!(second(&[0x90, 0xf0, 0xff, 0x07, 0xc3]), None);
+        assert_eq!(second(&[0xc3]), None);
+    }
+
+    #[test]
     fn jumps_that_leave_and_jumps_to_the_entry() {
         // nop; je out; jg entry; jmp to the nop after; nop; jmp out
         let code = [0x90, 0x0f, 0x84, 0, 1, 0, 0, 0x7f, 0xf7, 0xeb, 1, 0x90, 0xe9, 0, 1, 0, 0];

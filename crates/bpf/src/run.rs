@@ -152,7 +152,7 @@ impl Run {
         Ok(Placing(placing.map_err(failed)?))
     }
 
-    /// Waits until probes are placed; how long that took, and how many links they are.
+    /// Waits until probes are placed; returns how long that took.
     ///
     /// # Errors
     /// One cannot be placed.

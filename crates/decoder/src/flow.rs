@@ -53,7 +53,7 @@ enum State {
     Unsynced,
     /// Tracing is off: in the kernel, or outside the IP filter.
     Off,
-    /// In code that we follow, at `Walk::block`.
+    /// In code that we follow, at the block of `Walk::here`.
     On,
     /// In traced kernel code whose text we do not have.
     Kernel,

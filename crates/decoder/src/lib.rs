@@ -1,7 +1,7 @@
 //! Intel PT packets and code bytes to control transfers, in parallel.
 //!
 //! ```text
-//! AuxBuffer --segment--> Segment (PSB to PSB, about 256 KB)      each by any worker, in any order
+//! AuxBuffer --segment--> Segment (PSB to PSB, about 64 KB)       each by any worker, in any order
 //!     Segment --reader--> packets --flow--> records              effects: what a packet does at a block, worked out once
 //!                            \--clock--> slots                   one for each flow packet
 //!     records --prune, times--> events                           only of what the sink asks about

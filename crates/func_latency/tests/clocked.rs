@@ -94,7 +94,7 @@ impl Clocked {
         Self { program, output, before }
     }
 
-    /// What its clock says before the probes and behind them.
+    /// What its clock says before the probes and after them.
     fn end(mut self) -> [Own; 2] {
         drop(self.program.stdin.take());
         let after = own(&mut self.output);
@@ -154,14 +154,14 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
         ["p50", "p50_error", "mean", "mean_error"].map(|key| number(&latency[key]));
     let [low, high] = ["low", "high"].map(|side| number(&function["bounds_ns"][side]["p50"]));
     println!(
-        "  own p50 {} ({} behind) in {low} to {high}; own mean {} +- {}: {mean} +- {mean_error}",
+        "  own p50 {} ({} after) in {low} to {high}; own mean {} +- {}: {mean} +- {mean_error}",
         before.p50, after.p50, before.mean, before.spread
     );
     let mut wrong = Vec::new();
-    // The program is not quite as fast behind the probes as before them: a machine has its turns.
+    // The program is not quite as fast after the probes as before them: a machine has its turns.
     let drift = (before.p50 - after.p50).abs();
     if before.p50 < low - drift || before.p50 > high + drift {
-        wrong.push(format!("{case:?}: p50 {} ({} behind) is not in {low} to {high}", before.p50, after.p50));
+        wrong.push(format!("{case:?}: p50 {} ({} after) is not in {low} to {high}", before.p50, after.p50));
     }
     if (p50 - before.p50).abs() > p50_error + drift {
         wrong.push(format!("{case:?}: p50 {} is not in {p50} +- {p50_error}", before.p50));

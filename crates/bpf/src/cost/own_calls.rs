@@ -247,7 +247,7 @@ fn timed_ns(function: &Idle) -> u64 {
 }
 
 /// Where the function is in our own file.
-pub(super) fn own_function(function: &Idle, ends: Ends) -> Option<ProbedFunction> {
+pub(crate) fn own_function(function: &Idle, ends: Ends) -> Option<ProbedFunction> {
     let address = function.address();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let offset = maps.lines().find_map(|line| offset_in_file(line, address))?;

@@ -90,7 +90,7 @@ impl Row {
                 .filter(|_| call.off_cpu_ns.is_some())
                 .map(|probed| probed.measured_off_cpu_ns),
             began: call.probed.map(|probed| probed.began.name()),
-            end_ns: call.status.counted().then(|| call.start_ns.0.saturating_add(call.latency_ns)),
+            end_ns: call.status.counted().then(|| call.end_ns()),
         }
     }
 }

@@ -290,8 +290,7 @@ impl<'n> RowCells<'n> {
         to.text(texts.thread(row.tid));
         to.text(waited_for.and_then(|reason| texts.reason(reason)));
         probed(texts, to, row);
-        let end_ns = row.start_ns.0.saturating_add(row.latency_ns);
-        to.count(row.status.counted().then_some(end_ns));
+        to.count(row.status.counted().then(|| row.end_ns()));
         self.counters(to, row);
         let process = row.pid.and_then(|pid| self.texts.thread(model::Tid(pid.0)));
         to.int(number(row.depth));
