@@ -71,14 +71,15 @@ impl Ledger {
     }
 
     pub(crate) fn finish(self, mut threads: Vec<ThreadLoss>) -> Loss {
-        let count = |causes: &[u8]| {
-            let of = self.sums.iter().filter(|((.., cause), _)| causes.contains(&cause.0));
-            of.map(|(_, sum)| sum.count).fold(0, u64::saturating_add)
+        let count = |is_counted: fn(GapCause) -> bool| {
+            let of = self.sums.values().filter(|sum| is_counted(sum.cause));
+            of.map(|sum| sum.count).fold(0, u64::saturating_add)
         };
         let total = |of: fn(&ThreadLoss) -> u64| threads.iter().map(|t| u128::from(of(t))).sum::<u128>();
         let (window, observed, lost) =
             (total(|t| t.window_ns), total(|t| t.observed_ns), total(|t| t.lost_ns));
-        let (truncated, errors) = (count(&[order(GapCause::Truncated)]), count(&ERRORS));
+        let truncated = count(|cause| cause == GapCause::Truncated);
+        let errors = count(GapCause::is_decoding_error);
         for thread in &mut threads {
             thread.by_cause = self.by_cause(|tid, _| tid == Some(thread.tid));
         }
@@ -165,9 +166,6 @@ fn key(cause: GapCause) -> Cause {
     let object = if let GapCause::MissingCode { object } = cause { Some(object) } else { None };
     (order(cause), object)
 }
-
-/// Causes that are neither the trace unit's nor the kernel's doing, nor a matter of when tracing began.
-const ERRORS: [u8; 7] = [2, 3, 4, 5, 6, 7, 9];
 
 /// Order of causes in tables: as they are declared.
 const fn order(cause: GapCause) -> u8 {

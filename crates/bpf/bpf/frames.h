@@ -70,9 +70,9 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u64 end, __u8 
 		return 0;
 	call = bpf_ringbuf_reserve(&calls, sizeof(*call), 0);
 	if (!call) {
-		if (how == END_OF_THREAD)
+		if (how == THREAD_ENDED)
 			return 1;
-		if (how == END_SECOND)
+		if (how == SECOND_REACHED)
 			return 0;
 		if (!thread->lost || frame->start < thread->lost_from)
 			thread->lost_from = frame->start;

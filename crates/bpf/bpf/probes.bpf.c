@@ -158,7 +158,7 @@ static __always_inline void leave_unknown(struct thread *thread, struct hit *hit
 
 static __noinline void leave(struct thread *thread, struct pt_regs *regs, struct hit *hit, __u64 cookie, __u8 how)
 {
-	__u8 number = cookie >> 16;
+	__u8 number = COOKIE_REGISTER(cookie);
 	struct frame *frame;
 
 	drop_dead(thread, hit->sp, hit->on_signal_stack, 0);
@@ -198,7 +198,7 @@ static __always_inline void reach_second(struct thread *thread, struct hit *hit)
 	struct frame *frame = innermost(thread);
 
 	if (frame && frame->function == hit->function && thread->probes == frame->probes + 1)
-		emit(thread, frame, hit->now, END_SECOND);
+		emit(thread, frame, hit->now, SECOND_REACHED);
 }
 
 /* Regions of one frame that are open at once. */
@@ -245,7 +245,7 @@ static __always_inline __u64 frame_of_region(struct pt_regs *regs, __u64 cookie)
 	/* As in register_value(). */
 	barrier_var(sp);
 	barrier_var(bp);
-	return (cookie & ACTION_BY_RBP ? bp : sp) + sizeof(__u64) * (cookie >> 8 & 0xffff) - sizeof(__u64);
+	return (cookie & ACTION_BY_RBP ? bp : sp) + sizeof(__u64) * COOKIE_FRAME_WORDS(cookie) - sizeof(__u64);
 }
 
 static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct thread *thread, __u32 tid)
@@ -255,8 +255,8 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 		.now = bpf_ktime_get_ns(),
 		.sp = regs->sp,
 		.tid = tid,
-		.function = cookie >> 32,
-		.is_child = cookie >> 24 & 1,
+		.function = COOKIE_FUNCTION(cookie),
+		.is_child = COOKIE_IS_CHILD(cookie),
 	};
 	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
 
@@ -269,7 +269,7 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 	}
 	if (cookie & ACTION_REGION)
 		hit.sp = frame_of_region(regs, cookie);
-	else if (!holds(cookie >> 8, regs->flags))
+	else if (!holds(COOKIE_CONDITION(cookie), regs->flags))
 		return;
 	hit.length = function->length;
 	hit.is_rewritten = function->is_rewritten;
@@ -303,7 +303,7 @@ SEC("uprobe")
 int on_probe(struct pt_regs *regs)
 {
 	__u64 cookie = bpf_get_attach_cookie(regs);
-	bool is_child = cookie >> 24 & 1;
+	bool is_child = COOKIE_IS_CHILD(cookie);
 	struct cpu *cpu = come_in();
 	struct thread *thread;
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -311,7 +311,7 @@ int on_probe(struct pt_regs *regs)
 
 	if (!cpu)
 		return 0;
-	number = count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	number = count_hit(COOKIE_FUNCTION(cookie), cookie & ACTION_ENTRY);
 	thread = bpf_map_lookup_elem(&threads, &tid);
 	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
 	if (thread)
@@ -321,7 +321,7 @@ int on_probe(struct pt_regs *regs)
 	else if (mode == MODE_ASKED)
 		cpu->child_hit = bpf_ktime_get_ns();
 	else if (mode == MODE_COUNT && number)
-		keep_stack(regs, cookie >> 32, number);
+		keep_stack(regs, COOKIE_FUNCTION(cookie), number);
 	go_out(cpu);
 	return 0;
 }
@@ -332,7 +332,7 @@ int on_count(struct pt_regs *regs)
 {
 	__u64 cookie = bpf_get_attach_cookie(regs);
 
-	count_hit(cookie >> 32, cookie & ACTION_ENTRY);
+	count_hit(COOKIE_FUNCTION(cookie), cookie & ACTION_ENTRY);
 	return 0;
 }
 
@@ -355,7 +355,7 @@ static __always_inline void end_thread(struct thread *thread, __u32 tid, __u64 n
 	end_all(thread, now);
 	thread->died = now;
 	/* What could not be told is read from here at the end. */
-	if (!emit(thread, &life, now, END_OF_THREAD))
+	if (!emit(thread, &life, now, THREAD_ENDED))
 		bpf_map_delete_elem(&threads, &tid);
 }
 

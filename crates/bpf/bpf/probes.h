@@ -19,6 +19,11 @@ enum action {
 	ACTION_BY_RBP = 32, /* the frame is known by rbp, else by rsp */
 	ACTION_SECOND = 64, /* the instruction after the first one: how long after the entry's probe it is reached */
 };
+#define COOKIE_CONDITION(cookie) ((__u8)((cookie) >> 8))
+#define COOKIE_REGISTER(cookie) ((__u8)((cookie) >> 16))
+#define COOKIE_IS_CHILD(cookie) ((cookie) >> 24 & 1)
+#define COOKIE_FUNCTION(cookie) ((__u32)((cookie) >> 32))
+#define COOKIE_FRAME_WORDS(cookie) ((cookie) >> 8 & 0xffff)
 enum {
 	ALWAYS = 0xff,     /* as condition: there is none; else the low 4 bits of the opcode of Jcc */
 	NO_REGISTER = 0xff, /* as register: the target is known; else the jump leaves if the register's value is outside */
@@ -45,17 +50,17 @@ struct hits {
 	__u64 others;
 };
 
-/* How a call ended. */
-enum end {
+/* What a record says of a call: how it ended, but for the last two. */
+enum record_kind {
 	END_RETURN = 0,
 	END_JUMP = 1,   /* a jump out of the function */
 	END_UNSEEN = 2, /* its frame was gone when the thread was seen next: unwound, or on a stack that was switched away from */
 	END_THREAD = 3, /* its thread ended inside */
 	END_NO_ENTRY = 4, /* a return of a call whose entry was not seen */
-	END_UNWOUND = 6, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
-	END_ANEW = 7,   /* a region began again in the same frame */
-	END_OF_THREAD = 5, /* no call: a thread has ended that was born at `start` */
-	END_SECOND = 8, /* no end: the call has reached its second instruction, and goes on */
+	END_UNWOUND = 5, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
+	END_ANEW = 6,   /* a region began again in the same frame */
+	THREAD_ENDED = 7, /* no call: a thread has ended that was born at `start` */
+	SECOND_REACHED = 8, /* the call has reached its second instruction, and goes on */
 };
 
 /* Times in ns of CLOCK_MONOTONIC. */
@@ -78,7 +83,7 @@ struct call {
 	__u32 cpu;      /* at entry */
 	__u32 probes;   /* that were hit inside */
 	__u16 depth;    /* activations of the same function below */
-	__u8 how;       /* enum end */
+	__u8 how;       /* enum record_kind */
 	__u8 is_child;
 };
 

@@ -28,6 +28,9 @@ use crate::wire::Mode;
 /// How long a program that was hit before the window's end may take to end.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// How long the window waits for probes that are being removed: on a loaded machine that takes seconds.
+const REMOVAL: Duration = Duration::from_millis(300);
+
 /// What is said of a run as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -197,7 +200,14 @@ impl Run {
             thread::sleep(INTERVAL);
             self.records.read(&mut Taken { sink: &mut entries, window: (Ns::MAX, Ns::MAX) })?;
         }
-        Ok((entries.ranges(self.functions), self.begin_removal(placed)))
+        let removal = self.begin_removal(placed);
+        // A call in which such a probe is hit is longer by more than is known.
+        let begun = Instant::now();
+        while !removal.is_done() && begun.elapsed() < REMOVAL {
+            thread::sleep(INTERVAL);
+            self.records.read(&mut Taken { sink: &mut entries, window: (Ns::MAX, Ns::MAX) })?;
+        }
+        Ok((entries.ranges(self.functions), removal))
     }
 
     /// From now on calls are timed, those of children, too, or not.

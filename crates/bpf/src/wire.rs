@@ -101,7 +101,7 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
     let tid = Tid(u32_at(104) as i32);
     let (start, end) = (Ns(u64_at(0)), Ns(u64_at(8)));
     let lost = lost_calls(tid, u64_at(88), u64_at(72), u64_at(80));
-    if how == END_OF_THREAD {
+    if how == THREAD_ENDED {
         return Some((lost, Told::Thread(ProbedThread { tid, born: start, died: Some(end) })));
     }
     let call = ProbedCall {
@@ -118,9 +118,9 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
         parent: is_child.then(|| u64_at(64)),
         probes: u64::from(u32_at(112)),
         depth: u32_at(116) & 0xffff,
-        end_kind: if how == SECOND { ProbedEnd::Open } else { end_kind(how)? },
+        end_kind: if how == SECOND_REACHED { ProbedEnd::Open } else { end_kind(how)? },
     };
-    Some((lost, if how == SECOND { Told::Second(call) } else { Told::Call(call) }))
+    Some((lost, if how == SECOND_REACHED { Told::Second(call) } else { Told::Call(call) }))
 }
 
 fn interval(bytes: &[u8]) -> OffCpuInterval {
@@ -158,7 +158,7 @@ pub(crate) fn stack(bytes: &[u8], at: usize, len: usize) -> Vec<Avma> {
     (0..len).map_while(|index| address(long(bytes, at + 8 * index))).collect()
 }
 
-/// `enum end`, of calls.
+/// `enum record_kind`, of calls that have ended.
 const fn end_kind(how: u8) -> Option<ProbedEnd> {
     Some(match how {
         0 => ProbedEnd::Return,
@@ -166,15 +166,15 @@ const fn end_kind(how: u8) -> Option<ProbedEnd> {
         2 => ProbedEnd::Unseen,
         3 => ProbedEnd::ThreadEnd,
         4 => ProbedEnd::NoEntry,
-        6 => ProbedEnd::Unwound,
-        7 => ProbedEnd::Anew,
+        5 => ProbedEnd::Unwound,
+        6 => ProbedEnd::Anew,
         _ => return None,
     })
 }
-/// The one of them that is no call's.
-const END_OF_THREAD: u8 = 5;
-/// The one of them that is no end.
-const SECOND: u8 = 8;
+/// A thread has ended.
+const THREAD_ENDED: u8 = 7;
+/// A call has reached its second instruction.
+const SECOND_REACHED: u8 = 8;
 
 fn off_cpu(bytes: &[u8], at: usize) -> OffCpuSplit {
     let [blocked_ns, runnable_ns, preempted_ns] = [at, at + 8, at + 16].map(|at| long(bytes, at));

@@ -80,6 +80,30 @@ impl GapCause {
             Self::FullRing => "full ring",
         }
     }
+
+    /// Packets or code could not be decoded: neither the trace unit's doing nor the kernel's, nor a matter of
+    /// when tracing began.
+    #[must_use]
+    pub const fn is_decoding_error(self) -> bool {
+        match self {
+            Self::DamagedPacket
+            | Self::Desync { .. }
+            | Self::MissingCode { .. }
+            | Self::UnmappedCode { .. }
+            | Self::NarrowCode { .. }
+            | Self::UnknownInstruction { .. }
+            | Self::UnknownThread => true,
+            Self::Overflow
+            | Self::Truncated
+            | Self::Guest
+            | Self::NoSync
+            | Self::NotYetAttached
+            | Self::UntracedCpu
+            | Self::BetweenSnapshots
+            | Self::NotDecoded
+            | Self::FullRing => false,
+        }
+    }
 }
 
 /// Control flow between the event before and the event after is not known.
