@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use model::TscClock;
 use perfdata::write::{AboutSamples, Features, time_conv, tracing_data};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -118,6 +119,12 @@ pub struct Job<'a> {
     pub interrupts: &'a Interrupts,
     /// Cuts the recording into pieces, of which the file is the first; `None`: it is whole.
     pub pieces: Option<&'a Pieces>,
+}
+
+impl Job<'_> {
+    fn not_written(&self, error: std::io::Error) -> RecordError {
+        RecordError::Output { path: self.path.to_path_buf(), error }
+    }
 }
 
 /// Opened events that do nothing yet.
@@ -245,68 +252,40 @@ impl Session {
     /// The file cannot be written: what was written before can be read. Or the trace's times mean nothing
     /// here, or the program cannot be executed: then there is no file.
     pub fn record(
-        self,
+        mut self,
         job: &Job<'_>,
         mut sched: Option<&mut dyn SchedSource>,
     ) -> Result<Summary, RecordError> {
-        let Self { request, pmu, settings, online, opener, mut buffers, program, began, .. } = self;
-        let clock = buffers
-            .iter()
-            .find_map(|buffer| buffer.ring.clock())
-            .ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&opener.proc) })?;
-        opener.workers.all(&mut buffers, |buffer| buffer.events.enable_sideband());
-        let traced = request.cpus.clone().unwrap_or_default();
-        let started = program.as_ref().map(HeldChild::pid);
-        let ids = || sched_side::ids(&request.target, started, &traced, &opener.proc);
-        let refused = sched.as_mut().and_then(|source| source.start(&ids).err());
+        let clock = self.clock()?;
+        self.opener.workers.all(&mut self.buffers, |buffer| buffer.events.enable_sideband());
+        let refused = sched.as_mut().and_then(|source| source.start(&|| self.sched_ids()).err());
         let mut sched = sched.filter(|_| refused.is_none());
-        let snapshots =
-            snapshots(&request.target, program.as_ref(), &opener.proc, job.build_id, &mut buffers);
-        let filter = &ip_filter::for_recording(&request.filter);
-        let head_of = Head {
-            pmu: &pmu,
-            settings: &settings,
-            attrs: opener.attrs,
-            layout: opener.plan.layout,
-            clock,
-            filter,
-            has_sched: sched.is_some(),
-        };
-        let not_written = |error| RecordError::Output { path: job.path.to_path_buf(), error };
-        // For its owner only, as perf's are.
-        let (place, file) = NewFile::create(job.path, 0o600)?;
-        let writer =
-            file_head::write(file, &head_of, &buffers, job.features, &snapshots).map_err(not_written)?;
-        let cutting = job.pieces.map(|pieces| {
-            let head = Cursor::new(Vec::new());
-            let head = file_head::write(head, &head_of, &buffers, job.features, &snapshots)?;
-            Ok(Cutting::new(pieces, head, job.features.clone()))
-        });
-        let output = Output::new(writer, cutting.transpose().map_err(not_written)?);
+        let snapshots = self.snapshots(job);
+        let (new_file, output) = self.write_head(job, clock, &snapshots, sched.is_some())?;
+        let Self { request, online, opener, mut buffers, program, began, .. } = self;
         let start = clocks::now(clock);
         output.records(&complete_until(start));
         let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
-        let wanted = opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
+        let attends_newborns =
+            opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
         let shared = Shared {
             output: &output,
-            newborns: wanted.then_some(&newborns),
+            newborns: attends_newborns.then_some(&newborns),
             stop: eventfd(0, EventfdFlags::CLOEXEC)
                 .map_err(|error| RecordError::System { what: "eventfd", error: error.into() })?,
             events: Mutex::new(Vec::new()),
             clock,
-            tick: if wanted { NEWBORN_TICK } else { TICK },
+            tick: if attends_newborns { NEWBORN_TICK } else { TICK },
             rounds: Rounds::new(start),
             ended_at: AtomicU64::new(u64::MAX),
         };
         if let Some(newborns) = shared.newborns {
-            // Who was born before the sideband was on has no FORK record.
+            // A thread that was born before the sideband was on has no FORK record.
             let late = snapshots
                 .iter()
                 .flat_map(|snapshot| newborns.attend(snapshot.pid, &output, &|| clocks::now(clock)));
             buffers.extend(late);
         }
-        let drains: Vec<Drain<'_>> =
-            dealt(buffers, opener.workers).into_iter().map(|buffers| Drain::new(&shared, buffers)).collect();
         let window = Window {
             target: &request.target,
             length: job.window,
@@ -318,16 +297,9 @@ impl Session {
         // An event of a thread is there wherever the thread is.
         let by_cpu = opener.plan.layout != Layout::Threads;
         let mut new_cpus = by_cpu.then(|| NewCpus::new("/sys".into(), online, clocks::now(clock)));
-        let source = sched.as_deref();
-        let (passed, losses, mut events) = std::thread::scope(|scope| {
-            let events = source.map(|source| scope.spawn(|| sched_side::write(source, &shared)));
-            let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
-            let passed = window.pass(program, place, began, new_cpus.as_mut());
-            // The count is what makes it readable; it cannot be full.
-            let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
-            let read: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
-            (passed, read, events.and_then(|events| events.join().ok()).unwrap_or_default())
-        });
+        let buffers = dealt(buffers, opener.workers);
+        let pass = || window.pass(program, new_file, began, new_cpus.as_mut());
+        let Drained { passed, losses, mut events } = drained(&shared, buffers, sched.as_deref(), pass);
         drop(shared);
         output.records(&time_conv(clock, Some(&clocks::sample(clock))));
         let tracing_data = sched.as_mut().map(|source| {
@@ -337,27 +309,121 @@ impl Session {
             tracing_data(&AboutSamples { symbols, apart_ns: Some(events.clocks_apart_ns) })
         });
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
+        // Whatever ended the window, what was recorded is in the file.
         let Passed { ended, window, start_up, failed } = passed?;
-        let losses = losses.map_err(|_| RecordError::System {
-            what: "a thread that reads buffers failed",
-            error: ErrorKind::Other.into(),
-        })?;
-        let losses = losses.into_iter().flatten().collect();
-        let file_bytes = file.map_err(not_written)?;
-        let (refused_threads, missed_threads) = (newborns.refused(), newborns.missed());
         Ok(Summary {
             ended,
             window,
             start_up,
             failed,
-            file_bytes,
-            losses,
-            refused_threads,
-            missed_threads,
+            losses: losses?,
+            file_bytes: file.map_err(|error| job.not_written(error))?,
+            refused_threads: newborns.refused(),
+            missed_threads: newborns.missed(),
             untraced_cpus: new_cpus.map_or_else(CpuList::default, NewCpus::found),
             sched: sched_side::summary(refused, sched.as_deref(), events),
         })
     }
+
+    fn clock(&self) -> Result<TscClock, RecordError> {
+        let clock = self.buffers.iter().find_map(|buffer| buffer.ring.clock());
+        clock.ok_or_else(|| RecordError::NoClock { remedy: kernel_clock::remedy(&self.opener.proc) })
+    }
+
+    fn sched_ids(&self) -> Vec<u32> {
+        let traced = self.request.cpus.clone().unwrap_or_default();
+        let started = self.program.as_ref().map(HeldChild::pid);
+        sched_side::ids(&self.request.target, started, &traced, &self.opener.proc)
+    }
+
+    /// What is there before the window. To look at all processes of a large machine takes a while, in which
+    /// the buffers are read.
+    fn snapshots(&mut self, job: &Job<'_>) -> Vec<Snapshot> {
+        if let Some(child) = &self.program {
+            // What it has mapped is ours, and is gone when it is executed.
+            return vec![Snapshot { pid: child.pid(), ..Snapshot::default() }];
+        }
+        let proc = &self.opener.proc;
+        let pids = match &self.request.target {
+            Target::WholeCpus => proc.processes().unwrap_or_default(),
+            target => target.processes(proc),
+        };
+        let build_ids = BuildIds::new(job.build_id);
+        let mut read = Instant::now();
+        let mut snapshots = Vec::with_capacity(pids.len());
+        for pid in pids {
+            snapshots.push(Snapshot::of(proc, pid, &|path| build_ids.of(path)));
+            if read.elapsed() > TICK {
+                self.buffers.iter_mut().for_each(OpenBuffer::read_early);
+                read = Instant::now();
+            }
+        }
+        snapshots
+    }
+
+    /// A new file with its head, and of a recording that is cut into pieces the head of each.
+    fn write_head(
+        &self,
+        job: &Job<'_>,
+        clock: TscClock,
+        snapshots: &[Snapshot],
+        has_sched: bool,
+    ) -> Result<(NewFile, Output), RecordError> {
+        let filter = &ip_filter::for_recording(&self.request.filter);
+        let head = Head {
+            pmu: &self.pmu,
+            settings: &self.settings,
+            attrs: self.opener.attrs,
+            layout: self.opener.plan.layout,
+            clock,
+            filter,
+            has_sched,
+        };
+        // For its owner only, as perf's are.
+        let (new_file, file) = NewFile::create(job.path, 0o600)?;
+        let failed = |error| job.not_written(error);
+        let writer = file_head::write(file, &head, &self.buffers, job.features, snapshots).map_err(failed)?;
+        let cutting = job.pieces.map(|pieces| {
+            let bytes = Cursor::new(Vec::new());
+            let bytes = file_head::write(bytes, &head, &self.buffers, job.features, snapshots)?;
+            Ok(Cutting::new(pieces, bytes, job.features.clone()))
+        });
+        Ok((new_file, Output::new(writer, cutting.transpose().map_err(failed)?)))
+    }
+}
+
+/// What is there when the window has passed and all buffers have been read.
+struct Drained<P> {
+    passed: P,
+    losses: Result<Vec<Losses>, RecordError>,
+    events: sched_side::Written,
+}
+
+/// Reads the buffers, and the scheduler's events, while the window passes, and then what is left in them.
+fn drained<P>(
+    shared: &Shared<'_>,
+    buffers: Vec<Vec<OpenBuffer>>,
+    source: Option<&dyn SchedSource>,
+    pass: impl FnOnce() -> P,
+) -> Drained<P> {
+    let drains: Vec<Drain<'_>> = buffers.into_iter().map(|buffers| Drain::new(shared, buffers)).collect();
+    std::thread::scope(|scope| {
+        let events = source.map(|source| scope.spawn(|| sched_side::write(source, shared)));
+        let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
+        let passed = pass();
+        // The count is what makes it readable; it cannot be full.
+        let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
+        let losses: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
+        let losses = losses.map(|losses| losses.into_iter().flatten().collect());
+        Drained {
+            passed,
+            losses: losses.map_err(|_| RecordError::System {
+                what: "a thread that reads buffers failed",
+                error: ErrorKind::Other.into(),
+            }),
+            events: events.and_then(|events| events.join().ok()).unwrap_or_default(),
+        }
+    })
 }
 
 /// Opens by this plan, or by the next smaller one that the kernel lets us have.
@@ -371,36 +437,6 @@ fn largest<T>(
             opened => return opened,
         }
     }
-}
-
-/// What is there before the window. To look at all processes of a large machine takes a while, in which the
-/// buffers are read.
-fn snapshots(
-    target: &Target,
-    program: Option<&HeldChild>,
-    proc: &Proc,
-    build_id: BuildIdOf<'_>,
-    buffers: &mut [OpenBuffer],
-) -> Vec<Snapshot> {
-    if let Some(child) = program {
-        // What it has mapped is ours, and is gone when it is executed.
-        return vec![Snapshot { pid: child.pid(), ..Snapshot::default() }];
-    }
-    let pids = match target {
-        Target::WholeCpus => proc.processes().unwrap_or_default(),
-        _ => target.processes(proc),
-    };
-    let build_ids = BuildIds::new(build_id);
-    let mut read = Instant::now();
-    let mut snapshots = Vec::with_capacity(pids.len());
-    for pid in pids {
-        snapshots.push(Snapshot::of(proc, pid, &|path| build_ids.of(path)));
-        if read.elapsed() > TICK {
-            buffers.iter_mut().for_each(OpenBuffer::read_early);
-            read = Instant::now();
-        }
-    }
-    snapshots
 }
 
 /// The buffers, for as many drains as there shall be.
