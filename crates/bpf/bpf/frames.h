@@ -72,8 +72,6 @@ __noinline int emit(struct thread *thread, struct frame *frame, __u64 end, __u8 
 	if (!call) {
 		if (how == THREAD_ENDED)
 			return 1;
-		if (how == SECOND_REACHED)
-			return 0;
 		if (!thread->lost || frame->start < thread->lost_from)
 			thread->lost_from = frame->start;
 		thread->lost_to = end;

@@ -65,6 +65,7 @@ struct hit {
 	__u64 length; /* of the function's first part */
 	__u32 tid;
 	__u32 function;
+	__u8 bytes_in; /* from the function's first instruction */
 	bool on_signal_stack;
 	bool is_child;
 	bool is_rewritten;
@@ -98,7 +99,7 @@ static __always_inline void push(struct thread *thread, struct pt_regs *regs, st
 	frame->caller = caller;
 	frame->number = thread->numbers - 1;
 	frame->probes = thread->probes;
-	frame->entry = regs->ip;
+	frame->entry = regs->ip - hit->bytes_in;
 	frame->function = hit->function;
 	frame->cpu = bpf_get_smp_processor_id();
 	frame->depth = depth;
@@ -192,15 +193,6 @@ static __always_inline void loop(struct thread *thread, struct hit *hit)
 		frame->is_looping = 1;
 }
 
-/* Between the entry's probe and this one the program has run one instruction: what is longer is the probes'. */
-static __always_inline void reach_second(struct thread *thread, struct hit *hit)
-{
-	struct frame *frame = innermost(thread);
-
-	if (frame && frame->function == hit->function && thread->probes == frame->probes + 1)
-		emit(thread, frame, hit->now, SECOND_REACHED);
-}
-
 /* Regions of one frame that are open at once. */
 #define MAX_OVERLAPPING 16
 
@@ -256,17 +248,13 @@ static __always_inline void time_hit(struct pt_regs *regs, __u64 cookie, struct 
 		.sp = regs->sp,
 		.tid = tid,
 		.function = COOKIE_FUNCTION(cookie),
+		.bytes_in = COOKIE_BYTES_IN(cookie),
 		.is_child = COOKIE_IS_CHILD(cookie),
 	};
 	struct function *function = bpf_map_lookup_elem(&functions, &hit.function);
 
 	if (!function || !function->is_timed)
 		return;
-	if (cookie & ACTION_SECOND) {
-		if (thread)
-			reach_second(thread, &hit);
-		return;
-	}
 	if (cookie & ACTION_REGION)
 		hit.sp = frame_of_region(regs, cookie);
 	else if (!holds(COOKIE_CONDITION(cookie), regs->flags))

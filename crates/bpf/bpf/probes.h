@@ -7,21 +7,22 @@
 
 /*
  * A probe's cookie:
- *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | function (32-63)
+ *   action (bits 0-7) | condition (8-15) | register (16-23) | is a child (24) | bytes from the function's first instruction (25-31) |
+ *   function (32-63)
  *   of a region: action | words from a register to the frame's CFA (8-23) | region (32-63)
  */
 enum action {
-	ACTION_ENTRY = 1,  /* the first instruction of the function */
+	ACTION_ENTRY = 1,  /* a call has begun: the first instruction of the function, or one that soon follows it */
 	ACTION_RETURN = 2, /* a return */
 	ACTION_JUMP = 4,   /* a jump that leaves the function */
 	ACTION_LOOP = 8,   /* a jump to the function's own first instruction */
 	ACTION_REGION = 16, /* of a region: an entry where it begins, a return where it ends, in the same frame */
 	ACTION_BY_RBP = 32, /* the frame is known by rbp, else by rsp */
-	ACTION_SECOND = 64, /* the instruction after the first one: how long after the entry's probe it is reached */
 };
 #define COOKIE_CONDITION(cookie) ((__u8)((cookie) >> 8))
 #define COOKIE_REGISTER(cookie) ((__u8)((cookie) >> 16))
 #define COOKIE_IS_CHILD(cookie) ((cookie) >> 24 & 1)
+#define COOKIE_BYTES_IN(cookie) ((cookie) >> 25 & 0x7f)
 #define COOKIE_FUNCTION(cookie) ((__u32)((cookie) >> 32))
 #define COOKIE_FRAME_WORDS(cookie) ((cookie) >> 8 & 0xffff)
 enum {
@@ -50,7 +51,7 @@ struct hits {
 	__u64 others;
 };
 
-/* What a record says of a call: how it ended, but for the last two. */
+/* What a record says of a call: how it ended, but for the last one. */
 enum record_kind {
 	END_RETURN = 0,
 	END_JUMP = 1,   /* a jump out of the function */
@@ -60,7 +61,6 @@ enum record_kind {
 	END_UNWOUND = 5, /* as END_UNSEEN, and certainly unwound: its stack goes on without it */
 	END_ANEW = 6,   /* a region began again in the same frame */
 	THREAD_ENDED = 7, /* no call: a thread has ended that was born at `start` */
-	SECOND_REACHED = 8, /* the call has reached its second instruction, and goes on */
 };
 
 /* Times in ns of CLOCK_MONOTONIC. */

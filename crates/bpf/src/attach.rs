@@ -38,10 +38,8 @@ pub enum Part {
     Entries,
     /// Those that see calls end: calls can be timed.
     Ends,
-    /// All of these.
+    /// All.
     Both,
-    /// Those at the second instructions: what the one at the first adds to a call can be measured.
-    Seconds,
 }
 
 impl Part {
@@ -51,7 +49,6 @@ impl Part {
             Self::Entries => &[Which::Entries],
             Self::Ends => &[Which::Exits, Which::Returns],
             Self::Both => &[Which::Exits, Which::Returns, Which::Entries],
-            Self::Seconds => &[Which::Seconds],
         }
     }
 }
@@ -65,24 +62,19 @@ pub(crate) enum Which {
     Exits,
     /// Those at return addresses, where these are rewritten.
     Returns,
-    /// Those at the second instruction.
-    Seconds,
 }
 
 impl Which {
     /// Offsets and cookies.
     fn of(self, function: &ProbedFunction, index: usize) -> Vec<(usize, u64)> {
         let points = &function.points;
-        // Its hits disturb the functions that were asked for, as those of a child do.
-        let is_child = function.is_child || self == Self::Seconds;
         let is_rewritten = points.ends == Ends::ByReturnAddress;
         let taken = |point: &ProbePoint| match self {
             Self::Entries => point.is_entry().then_some(*point),
             Self::Exits => (!point.is_entry()).then_some(*point),
             Self::Returns => (point.is_entry() && is_rewritten).then(|| point.returned()),
-            Self::Seconds => point.second(),
         };
-        let probe = |point: ProbePoint| (point.offset.0 as usize, point.cookie(index, is_child));
+        let probe = |point: ProbePoint| (point.offset.0 as usize, point.cookie(index, function.is_child));
         points.points.iter().filter_map(taken).map(probe).collect()
     }
 }

@@ -18,12 +18,7 @@ use std::time::Duration;
 use model::{CallProbes, ProbeCost, ProbeTime};
 
 pub use self::live::LiveCosts;
-#[cfg(test)]
-pub(crate) use self::own_calls::own_function;
-pub(crate) use self::own_calls::percentile;
 use self::own_calls::{OwnCalls, Samples, Shape, Times};
-#[cfg(test)]
-pub(crate) use self::tests::ALONE;
 use crate::error::BpfError;
 use crate::idle::{self, Idle};
 use crate::load::Load;
@@ -41,8 +36,6 @@ pub struct Cost {
     pub entry_ns: u64,
     /// Between what it lies.
     pub probes: ProbeCost,
-    /// What the two probes add to a call itself when nothing else runs, the median: how fast the machine is.
-    pub light_ns: u64,
 }
 
 /// Costs by the kind of the first instruction.
@@ -124,15 +117,10 @@ impl EndCosts {
         Self { at_instructions: at.unwrap_or(other), by_return_address: by.unwrap_or(other) }
     }
 
-    /// Between what these and `now` say, with the machine's speed of `now`; what a call costs the program is as
-    /// before.
+    /// Between what these and `now` say; what a call costs the program is as before.
     #[must_use]
     pub fn widened_by(self, now: &Self) -> Self {
-        let cost = |before: Cost, now: Cost| Cost {
-            probes: before.probes.or(now.probes),
-            light_ns: now.light_ns,
-            ..before
-        };
+        let cost = |before: Cost, now: Cost| Cost { probes: before.probes.or(now.probes), ..before };
         let costs = |before: Costs, now: Costs| Costs {
             emulated: cost(before.emulated, now.emulated),
             stepped: cost(before.stepped, now.stepped),
@@ -161,17 +149,21 @@ impl EndCosts {
 
 impl Cost {
     /// Of functions that return, and of one that jumps; `hit`: of one probe of any kind.
+    ///
+    /// What is inside a call ends where the clock is read at its end, before the instruction there is carried
+    /// out: so it is the same with either end, and is taken from the jump, after which nothing traps again.
     fn of(returning: &[&Samples], jumping: &Samples, hit: ProbeTime) -> Self {
         let returned =
             returning.iter().map(|samples| samples.probes()).reduce(CallProbes::or).unwrap_or_default();
         let coldest = |of: fn(&Samples) -> &Times| returning.iter().map(|s| of(s).coldest_median()).max();
+        let inside = jumping.probes().inside;
         // A jump by register is carried out as a `ret` is.
-        let jumped = jumping.probes().or(returned);
+        let jumped = CallProbes { inside, ..jumping.probes().or(returned) };
+        let returned = CallProbes { inside, ..returned };
         Self {
             call_ns: coldest(|samples| &samples.whole).unwrap_or_default(),
             entry_ns: coldest(|samples| &samples.inside).unwrap_or_default(),
             probes: ProbeCost { returned, jumped, hit },
-            light_ns: returning.iter().map(|s| s.inside.light_median()).max().unwrap_or_default(),
         }
     }
 }
@@ -196,6 +188,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Instant;
 
+    use super::own_calls::own_function;
     use super::*;
     use crate::attach::{Which, attach};
     use crate::session::{Room, Session};
@@ -267,7 +260,7 @@ mod tests {
     }
 
     /// Tests that probe our own functions: one at a time.
-    pub(crate) static ALONE: Mutex<()> = Mutex::new(());
+    pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn what_a_probe_costs_here() {

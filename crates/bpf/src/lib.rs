@@ -5,7 +5,6 @@
 //! probe_points  a function's code -> where it is probed                  (pure)
 //! programs      the eBPF programs that pair entries with ends (bpf/probes.bpf.c), loaded
 //! attach        probes in processes
-//! entries       what a probe adds to the target's own calls
 //! session       programs and functions, ready for a run
 //! run           one run, step by step: count, time with children or without, end
 //! records       what the programs tell -> a sink
@@ -24,7 +23,6 @@
 
 mod attach;
 mod cost;
-mod entries;
 mod error;
 mod idle;
 mod load;

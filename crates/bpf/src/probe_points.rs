@@ -1,4 +1,5 @@
-//! Where a function must be probed: its first instruction, and each instruction with which it can be left.
+//! Where a function must be probed: its first instruction or one that soon follows it ([`mod@entry`]), and each
+//! instruction with which it can be left.
 //!
 //! A probe inside of an instruction breaks the program that is probed. So the function's code is divided into
 //! instructions from its first byte on, and refused if anything contradicts that: bytes that are none, a jump
@@ -10,8 +11,10 @@ use thiserror::Error;
 
 use crate::wire::{Action, NONE};
 
+mod entry;
 mod region;
 
+use entry::EntryPoint;
 pub use region::{CallFrame, RegionPlace};
 
 /// The code of a function.
@@ -45,8 +48,8 @@ pub struct ProbePoint {
     condition: u8,
     /// The register that says where a jump goes.
     register: u8,
-    /// Of an entry: bytes of its instruction, if the one after it is always the next.
-    first_len: Option<u8>,
+    /// Of an entry: how far it is from the function's first instruction.
+    bytes_in: u8,
 }
 
 /// How the ends of calls are seen.
@@ -72,7 +75,7 @@ pub struct ProbePoints {
     pub jumps_to: Vec<Svma>,
     /// Bytes of the part with the entry: a jump by register to there does not leave.
     pub first_part_len: u64,
-    /// The kernel carries the first instruction out by itself; others cost the program another trap.
+    /// The kernel carries the entry's instruction out by itself; others cost the program another trap.
     pub entry_is_emulated: bool,
 }
 
@@ -115,13 +118,6 @@ impl ProbePoint {
         self.actions & Action::Entry as u8 != 0
     }
 
-    /// Where a call that begins here is after one instruction, if that is known.
-    pub(crate) fn second(self) -> Option<Self> {
-        let offset = self.offset.plus(self.first_len?.into());
-        let actions = Action::Second as u8;
-        Some(Self { offset, actions, condition: NONE, register: NONE, first_len: None })
-    }
-
     /// Of the end that a uretprobe at this entry sees.
     pub(crate) const fn returned(self) -> Self {
         Self { actions: Action::Return as u8, condition: NONE, register: NONE, ..self }
@@ -133,6 +129,7 @@ impl ProbePoint {
             | u64::from(self.condition) << 8
             | u64::from(self.register) << 16
             | u64::from(is_child) << 24
+            | u64::from(self.bytes_in) << 25
             | (function as u64) << 32
     }
 }
@@ -160,25 +157,20 @@ impl ProbePoints {
         let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
         let at = code.entry.0.wrapping_sub(first.start.0);
         let bytes = usize::try_from(at).ok().and_then(|at| first.bytes.get(at..)).unwrap_or_default();
-        let entry = Decoder::with_ip(64, bytes, code.entry.0, DecoderOptions::NONE).decode();
-        if entry.is_invalid() {
-            return Err(CodeError::NoInstruction(code.entry));
-        }
-        if entry.has_lock_prefix() {
-            return Err(CodeError::LockedEntry);
-        }
-        let offset = first.file_offset.plus(at);
+        let body = Self::of(code);
+        let known = body.is_ok().then(|| divided(code)).and_then(Result::ok);
+        let entry = EntryPoint::of(code, bytes, known.as_deref())?;
+        let offset = first.file_offset.plus(at + u64::from(entry.bytes_in));
         let actions = Action::Entry as u8;
-        let first_len = length_of_first(&entry, bytes);
-        let point = ProbePoint { offset, actions, condition: NONE, register: NONE, first_len };
+        let point = ProbePoint { offset, actions, condition: NONE, register: NONE, bytes_in: entry.bytes_in };
         Ok(Self {
             points: vec![point],
             ends: Ends::ByReturnAddress,
-            callees: Self::of(code).map(|points| points.callees).unwrap_or_default(),
+            callees: body.map(|points| points.callees).unwrap_or_default(),
             // A call goes on there.
             jumps_to: Vec::new(),
             first_part_len: first.bytes.len() as u64,
-            entry_is_emulated: is_emulated(&entry),
+            entry_is_emulated: entry.is_emulated,
         })
     }
 
@@ -188,31 +180,24 @@ impl ProbePoints {
     /// [`CodeError`]: nothing may be probed.
     fn of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
         let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
-        let mut instructions = Vec::new();
-        for part in &code.parts {
-            divide(part, &mut instructions)?;
-        }
-        let body = Body { code, instructions: &instructions };
+        let instructions = divided(code)?;
+        let at = code.entry.0.wrapping_sub(first.start.0);
+        let bytes = usize::try_from(at).ok().and_then(|at| first.bytes.get(at..)).unwrap_or_default();
+        let entry = EntryPoint::of(code, bytes, Some(&instructions))?;
+        let body = Body { code, instructions: &instructions, entry };
         body.check()?;
         let mut points: Vec<ProbePoint> = instructions.iter().filter_map(|i| body.point(i)).collect();
         points.sort_unstable_by_key(|point| point.offset);
         let callees = targets(instructions.iter().filter(|i| i.code() == Code::Call_rel32_64));
         let leaves = |i: &&Instruction| is_direct_jump(i) && body.part_of(i.near_branch_target()).is_none();
         let jumps_to = targets(instructions.iter().filter(leaves));
-        let entry = instructions
-            .iter()
-            .find(|i| i.ip() == code.entry.0)
-            .ok_or(CodeError::NoInstruction(code.entry))?;
-        if entry.has_lock_prefix() {
-            return Err(CodeError::LockedEntry);
-        }
         Ok(Self {
             points,
             ends: Ends::AtInstructions,
             callees,
             jumps_to,
             first_part_len: first.bytes.len() as u64,
-            entry_is_emulated: is_emulated(entry),
+            entry_is_emulated: entry.is_emulated,
         })
     }
 }
@@ -223,6 +208,14 @@ fn targets<'i>(branches: impl Iterator<Item = &'i Instruction>) -> Vec<Svma> {
     to.sort_unstable();
     to.dedup();
     to
+}
+
+fn divided(code: &FunctionCode<'_>) -> Result<Vec<Instruction>, CodeError> {
+    let mut instructions = Vec::new();
+    for part in &code.parts {
+        divide(part, &mut instructions)?;
+    }
+    Ok(instructions)
 }
 
 fn divide(part: &CodePart<'_>, into: &mut Vec<Instruction>) -> Result<(), CodeError> {
@@ -251,19 +244,10 @@ fn is_emulated(instruction: &Instruction) -> bool {
         || instruction.is_call_near()
 }
 
-/// Bytes of a function's first instruction, if another one follows that may be probed, and control always
-/// comes there next.
-fn length_of_first(first: &Instruction, bytes: &[u8]) -> Option<u8> {
-    let goes_on = first.flow_control() == FlowControl::Next;
-    let rest = bytes.get(first.len()..).filter(|_| goes_on)?;
-    let second = Decoder::new(64, rest, DecoderOptions::NONE).decode();
-    let may_be_probed = !second.is_invalid() && !second.has_lock_prefix();
-    may_be_probed.then_some(first.len() as u8)
-}
-
 struct Body<'b> {
     code: &'b FunctionCode<'b>,
     instructions: &'b [Instruction],
+    entry: EntryPoint,
 }
 
 impl Body<'_> {
@@ -294,7 +278,8 @@ impl Body<'_> {
 
     fn point(&self, instruction: &Instruction) -> Option<ProbePoint> {
         let part = self.part_of(instruction.ip())?;
-        let entry = if instruction.ip() == self.code.entry.0 { Action::Entry as u8 } else { 0 };
+        let is_entry = instruction.ip() == self.code.entry.0 + u64::from(self.entry.bytes_in);
+        let entry = if is_entry { Action::Entry as u8 } else { 0 };
         let way_out = self.way_out(instruction);
         let (action, condition, register) = way_out
             .map_or((0, NONE, NONE), |(action, condition, register)| (action as u8, condition, register));
@@ -304,11 +289,7 @@ impl Body<'_> {
             actions,
             condition,
             register,
-            first_len: part
-                .bytes
-                .get((instruction.ip() - part.start.0) as usize..)
-                .filter(|_| entry != 0)
-                .and_then(|bytes| length_of_first(instruction, bytes)),
+            bytes_in: if is_entry { self.entry.bytes_in } else { 0 },
         })
     }
 
@@ -380,27 +361,6 @@ mod tests {
             Ok(vec![(0, 1, NONE, NONE), (2, 2, NONE, NONE), (3, 2, NONE, NONE)])
         );
         assert_eq!(points(&[0xc3]), Ok(vec![(0, 3, NONE, NONE)]));
-    }
-
-    #[test]
-    fn the_second_instruction_is_one_that_always_follows() {
-        let second = |bytes: &[u8]| {
-            let part = CodePart { start: Svma(START), file_offset: FileOffset(0x400), bytes };
-            let code = FunctionCode { entry: Svma(START), parts: vec![part] };
-            let of = |ends| ProbePoints::new(&code, ends).unwrap().points[0].second();
-            let both = [Ends::AtInstructions, Ends::ByReturnAddress].map(of);
-            assert_eq!(both[0], both[1]);
-            both[0].map(|point| (point.offset.0 - 0x400, point.actions))
-        };
-        // push %rbp; pop %rbp; ret, and mov %edi,%eax; ret
-        assert_eq!(second(&[0x55, 0x5d, 0xc3]), Some((1, Action::Second as u8)));
-        assert_eq!(second(&[0x89, 0xf8, 0xc3]), Some((2, Action::Second as u8)));
-        // jmp ahead; call ahead: another one may come next
-        assert_eq!(second(&[0xeb, 0, 0xc3]), None);
-        assert_eq!(second(&[0xe8, 0, 0, 0, 0, 0xc3]), None);
-        // nop; lock incl (%rdi): the kernel places no probe there
-        assert_eq!(second(&[0x90, 0xf0, 0xff, 0x07, 0xc3]), None);
-        assert_eq!(second(&[0xc3]), None);
     }
 
     #[test]

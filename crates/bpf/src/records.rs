@@ -88,7 +88,6 @@ impl Taken<'_> {
         match told {
             Told::OffCpu(interval) => self.sink.off_cpu(&interval),
             Told::Call(call) => self.call(&call),
-            Told::Second(call) => self.sink.second(&call),
             Told::Thread(thread) => self.thread(&thread),
         }
     }

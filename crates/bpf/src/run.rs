@@ -12,24 +12,19 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags};
-use model::{Ns, ProbeSink, ProbeTime, ProbedSlice};
+use model::{Ns, ProbeSink, ProbedSlice};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{Part, ProbedFunction, attach_group};
-use crate::entries::Entries;
 use crate::error::BpfError;
 use crate::programs::{MODE, Programs};
 use crate::records::{Records, Taken, read_threads};
 use crate::removal::Removal;
-use crate::session::INTERVAL;
 use crate::stacks::{StackSeen, Stacks};
 use crate::wire::Mode;
 
 /// How long a program that was hit before the window's end may take to end.
 const QUIET: Duration = Duration::from_millis(50);
-
-/// How long the window waits for probes that are being removed: on a loaded machine that takes seconds.
-const REMOVAL: Duration = Duration::from_millis(300);
 
 /// What is said of a run as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,11 +75,6 @@ impl Placing {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.0.is_finished()
-    }
-
-    fn wait(self) -> Result<(Vec<Placed>, Duration), BpfError> {
-        let gone = |_| BpfError::Other { doing: "cannot place probes", what: "it was given up".to_owned() };
-        self.0.join().map_err(gone)?
     }
 }
 
@@ -160,7 +150,8 @@ impl Run {
     /// # Errors
     /// One cannot be placed.
     pub fn keep(&mut self, placing: Placing) -> Result<Duration, BpfError> {
-        let (placed, time) = placing.wait()?;
+        let gone = |_| BpfError::Other { doing: "cannot place probes", what: "it was given up".to_owned() };
+        let (placed, time) = placing.0.join().map_err(gone)??;
         self.placed.extend(placed);
         Ok(time)
     }
@@ -182,32 +173,6 @@ impl Run {
     /// The ring cannot be read.
     pub fn stacks(&self) -> Result<Vec<StackSeen>, BpfError> {
         self.stacks.read()
-    }
-
-    /// What the probes of these functions add to the target's own calls (see [`Entries`]); `None`: a function
-    /// had too few calls.  Calls are timed from then on, and the probes that measured it are being removed.
-    ///
-    /// # Errors
-    /// A probe cannot be placed, or the ring cannot be read.
-    pub fn measure_entries(&mut self, group: Group) -> Result<(Vec<Option<ProbeTime>>, Removal), BpfError> {
-        if self.scheduler.is_empty() {
-            self.scheduler = self.attach_scheduler()?;
-        }
-        let mut entries = Entries::of(group.iter().map(|(index, _)| *index));
-        let (placed, _) = self.place(vec![group], Part::Seconds)?.wait()?;
-        self.set(Mode::All)?;
-        while !entries.are_enough() {
-            thread::sleep(INTERVAL);
-            self.records.read(&mut Taken { sink: &mut entries, window: (Ns::MAX, Ns::MAX) })?;
-        }
-        let removal = self.begin_removal(placed);
-        // A call in which such a probe is hit is longer by more than is known.
-        let begun = Instant::now();
-        while !removal.is_done() && begun.elapsed() < REMOVAL {
-            thread::sleep(INTERVAL);
-            self.records.read(&mut Taken { sink: &mut entries, window: (Ns::MAX, Ns::MAX) })?;
-        }
-        Ok((entries.ranges(self.functions), removal))
     }
 
     /// From now on calls are timed, those of children, too, or not.

@@ -35,8 +35,6 @@ pub(crate) enum Action {
     Region = 16,
     /// That frame is known by `rbp`, else by `rsp`.
     ByRbp = 32,
-    /// The call reaches its second instruction.
-    Second = 64,
 }
 
 /// What a hit of a probe does: `enum mode`.
@@ -81,8 +79,6 @@ pub(crate) enum Told {
     OffCpu(OffCpuInterval),
     /// A call has ended.
     Call(ProbedCall),
-    /// A call has reached its second instruction, where it ends here.
-    Second(ProbedCall),
     /// A thread has ended.
     Thread(ProbedThread),
 }
@@ -118,9 +114,9 @@ pub(crate) fn record(bytes: &[u8]) -> Option<(Option<LostCalls>, Told)> {
         parent: is_child.then(|| u64_at(64)),
         probes: u64::from(u32_at(112)),
         depth: u32_at(116) & 0xffff,
-        end_kind: if how == SECOND_REACHED { ProbedEnd::Open } else { end_kind(how)? },
+        end_kind: end_kind(how)?,
     };
-    Some((lost, if how == SECOND_REACHED { Told::Second(call) } else { Told::Call(call) }))
+    Some((lost, Told::Call(call)))
 }
 
 fn interval(bytes: &[u8]) -> OffCpuInterval {
@@ -173,8 +169,6 @@ const fn end_kind(how: u8) -> Option<ProbedEnd> {
 }
 /// A thread has ended.
 const THREAD_ENDED: u8 = 7;
-/// A call has reached its second instruction.
-const SECOND_REACHED: u8 = 8;
 
 fn off_cpu(bytes: &[u8], at: usize) -> OffCpuSplit {
     let [blocked_ns, runnable_ns, preempted_ns] = [at, at + 8, at + 16].map(|at| long(bytes, at));

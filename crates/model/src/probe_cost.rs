@@ -33,19 +33,6 @@ impl ProbeTime {
         }
     }
 
-    /// Where a probe that took `before_ns` takes `now_ns`.
-    #[must_use]
-    pub fn at_speed(self, before_ns: u64, now_ns: u64) -> Self {
-        if before_ns == 0 {
-            return self;
-        }
-        let scaled = |ns: u64| {
-            let scaled = u128::from(ns) * u128::from(now_ns) / u128::from(before_ns);
-            u64::try_from(scaled).unwrap_or(u64::MAX)
-        };
-        Self { least_ns: scaled(self.least_ns), most_ns: scaled(self.most_ns), rare_ns: scaled(self.rare_ns) }
-    }
-
     /// Adds another probe's.
     pub const fn add(&mut self, more: Self) {
         self.least_ns = self.least_ns.saturating_add(more.least_ns);

@@ -196,9 +196,6 @@ pub trait ProbeSink {
     fn slice_ends(&mut self, end: Ns);
     /// A call has ended, or was open when the probes were removed.
     fn call(&mut self, call: &ProbedCall);
-    /// A call has reached its second instruction, where there is a probe while entries are measured: `end` is
-    /// the time of that.
-    fn second(&mut self, _: &ProbedCall) {}
     /// A thread with open calls was off the CPU: before the records of those calls.
     fn off_cpu(&mut self, interval: &OffCpuInterval);
     /// Records of calls had no room.

@@ -96,7 +96,7 @@ fn measure(ends: Option<Ends>, before: EndCosts, shared: &Shared) -> Result<Remo
 
 #[cfg(test)]
 mod tests {
-    use super::super::ALONE;
+    use super::super::tests::ALONE;
     use super::*;
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct Times([Vec<Vec<u64>>; Load::KINDS]);
 const MOST: usize = 75;
 
 /// A value of these that `per_cent` of them do not exceed.
-pub(crate) fn percentile(values: impl IntoIterator<Item = u64>, per_cent: usize) -> u64 {
+fn percentile(values: impl IntoIterator<Item = u64>, per_cent: usize) -> u64 {
     let mut sorted: Vec<u64> = values.into_iter().collect();
     sorted.sort_unstable();
     let rank = (per_cent * sorted.len()).div_ceil(100).saturating_sub(1);
@@ -68,12 +68,6 @@ impl Times {
     /// The median where it is largest.
     pub(super) fn coldest_median(&self) -> u64 {
         self.under_worst_load(50)
-    }
-
-    /// The median where nothing runs between two calls.
-    pub(super) fn light_median(&self) -> u64 {
-        let [light, ..] = &self.0;
-        percentile(light.iter().flatten().copied(), 50)
     }
 
     /// What `per_cent` of the calls do not exceed, under the load where that is most.
@@ -247,7 +241,7 @@ fn timed_ns(function: &Idle) -> u64 {
 }
 
 /// Where the function is in our own file.
-pub(crate) fn own_function(function: &Idle, ends: Ends) -> Option<ProbedFunction> {
+pub(super) fn own_function(function: &Idle, ends: Ends) -> Option<ProbedFunction> {
     let address = function.address();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let offset = maps.lines().find_map(|line| offset_in_file(line, address))?;

@@ -77,7 +77,7 @@ fn point(place: &RegionPlace<'_>) -> Result<(ProbePoint, bool), CodeError> {
         | action(ends, Action::Return)
         | action(by_rbp, Action::ByRbp);
     let offset = part.file_offset.plus(at.0 - part.start.0);
-    Ok((ProbePoint { offset, actions, condition, register, first_len: None }, is_emulated(instruction)))
+    Ok((ProbePoint { offset, actions, condition, register, bytes_in: 0 }, is_emulated(instruction)))
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::{EndCosts, Group, Part, Removal, Removed, Run, Session, StackSeen};
-use model::{Pid, ProbeTime};
+use model::Pid;
 use recorder::Proc;
 
 use super::ends;
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Price, Snapshot};
-use super::overhead::{self, Choice, Expected, Moment, Others, ProbeLimits};
+use super::overhead::{self, Choice, Moment, Others, ProbeLimits};
 use super::status::Status;
 use super::unwinding::Calls;
 use super::window::{REMOVED_IN, group};
@@ -23,9 +23,6 @@ use crate::render::units::counted;
 /// Groups of links at most, of the functions that were asked for.
 const GROUPS: usize = 64;
 
-/// What calls cost with a probe at the second instruction, to what they cost without, at most.
-const SECOND_COSTS: f64 = 1.5;
-
 /// What can be begun.
 pub(super) struct Ready {
     pub(super) run: Run,
@@ -34,8 +31,6 @@ pub(super) struct Ready {
     pub(super) removing: Removal,
     pub(super) guard: Guard,
     pub(super) cpu: CpuTime,
-    /// What the probes of each candidate add to its calls, as these calls have it.
-    pub(super) entries: Vec<Option<ProbeTime>>,
 }
 
 /// What is probed, and how.
@@ -92,26 +87,7 @@ impl Plan<'_> {
         let most = (!self.is_started).then(|| self.limits.most());
         let now = Snapshot::take(&run, &mut cpu);
         let guard = Guard::new(prices, self.asked, &choice.children, most, asked.per_call, now);
-        let (entries, entries_removal) = self.measure_entries(&mut run, expected, status);
-        let removing = removing.and(entries_removal);
-        Ok(Ready { run, choice, placed_in, removing, guard, cpu, entries })
-    }
-
-    /// What probes add to the target's own calls.  Not of a program that stands at its entry, nor where
-    /// another probe for each call would cost too much: functions of our own tell it then.
-    fn measure_entries(
-        &self,
-        run: &mut Run,
-        expected: Expected,
-        status: &Status,
-    ) -> (Vec<Option<ProbeTime>>, Removal) {
-        if self.is_started || SECOND_COSTS * expected.percent() > self.limits.most() {
-            return Default::default();
-        }
-        status.say("measuring what a probe costs there");
-        let asked: Vec<usize> = (0..self.asked).collect();
-        // Where the kernel places no second probe, the others are no worse for it.
-        run.measure_entries(group(self.candidates, &asked)).unwrap_or_default()
+        Ok(Ready { run, choice, placed_in, removing, guard, cpu })
     }
 
     fn place(&self, run: &mut Run, groups: Vec<Group>, part: Part) -> Result<Duration> {

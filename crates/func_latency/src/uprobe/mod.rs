@@ -5,7 +5,6 @@
 //! regions    ... and regions
 //! before     probes are placed, calls are counted, and what is timed is chosen
 //! unwinding  who stands above a call -> whether its return address may be rewritten
-//! added      what probes add to calls
 //! ends       how the ends of each function's calls are seen, and what that costs
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! window     calls are timed
@@ -17,7 +16,6 @@
 //! doctor     what this machine lets us probe
 //! ```
 
-mod added;
 mod before;
 pub(crate) mod doctor;
 mod ends;
@@ -40,7 +38,7 @@ use std::time::Duration;
 use analyzer::{Limits, ProbedAnalysis};
 use anyhow::Result;
 use bpf::{Ends, LiveCosts, ProbedFunction, Removal, Room, Session};
-use model::{ProbeCost, Schedule};
+use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
 use crate::args::BackendChoice;
@@ -51,7 +49,6 @@ use crate::messages;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
-use added::Added;
 use before::{Plan, Ready};
 use ends::MeasuredCosts;
 use functions::Candidate;
@@ -156,9 +153,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let schedule = Schedule::default();
     let names = Live::new(&code.image);
     let request = report::request(report, &target, &code, &wanted);
-    let added = Added::new(costs, ready.entries.clone());
-    let before = added.before(&candidates);
-    let mut analysis = report::analysis(&request, &code, &schedule, &candidates, before, &names);
+    let mut analysis = report::analysis(&request, &code, &schedule, &candidates, &costs, &names);
     if !config.sched {
         analysis = analysis.without_scheduler();
     }
@@ -171,20 +166,18 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         candidates: &candidates,
         asked: wanted.len(),
         status: &status,
-        added: &added,
     };
     let went = timed.pass(ready, program, live_costs, &mut analysis)?;
     let (summary, removal) = (went.summary, went.removal);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
-    let of_asked = |(index, cost): (usize, &ProbeCost)| (cost.returned.inside, added.is_of_target(index));
     let seen = Seen {
         report: analysis.finish(summary.window, limits),
         realtime_offset_ns: summary.realtime_offset_ns,
         missed_switches: summary.missed_switches,
-        added: (0..wanted.len()).zip(&went.costs).map(of_asked).collect(),
     };
-    let exit = report::write(report, &code, &chosen, wanted, seen)?;
+    let costs = went.costs.unwrap_or(costs);
+    let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
     wait_for(removal, &status);
     Ok(exit)
 }
@@ -199,7 +192,6 @@ struct Timed<'a> {
     /// Of the candidates the first ones were asked for.
     asked: usize,
     status: &'a Status,
-    added: &'a Added,
 }
 
 impl Timed<'_> {
@@ -211,7 +203,7 @@ impl Timed<'_> {
         costs: LiveCosts,
         analysis: &mut ProbedAnalysis<'_>,
     ) -> Result<Went> {
-        let Ready { mut run, choice, placed_in, removing, mut guard, cpu, .. } = ready;
+        let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
         run.time(!choice.children.is_empty())?;
         guard.begin_slice(!choice.children.is_empty());
         self.status.clear();
@@ -234,7 +226,6 @@ impl Timed<'_> {
             guard,
             cpu,
             costs,
-            added: self.added,
         };
         let went = window.pass(&mut is_over, &mut Watched::new(analysis, self.asked), self.status)?;
         let failed = program.as_mut().and_then(StartedProgram::failed);

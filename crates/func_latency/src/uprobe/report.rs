@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 
 use analyzer::{ProbedAnalysis, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
-use bpf::Ends;
+use bpf::{EndCosts, Ends};
 use image::{Image, KernelSymbols};
-use model::{
-    Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, ProbeCost, ProbeTime, Schedule,
-};
+use model::{Avma, ClockOffsets, CodeSource, FunctionId, FunctionLookup, Ns, Pid, ProbeCost, Schedule};
 use recorder::{Proc, Target};
 
 use crate::config::ReportConfig;
@@ -61,7 +59,7 @@ pub(super) fn analysis<'a>(
     code: &'a LiveCode,
     schedule: &'a Schedule,
     chosen: &[Candidate],
-    costs: Vec<ProbeCost>,
+    costs: &EndCosts,
     names: &'a Live<'a>,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
@@ -78,9 +76,14 @@ pub(super) fn analysis<'a>(
         buffers: &[],
     };
     let ids = chosen.iter().map(|candidate| candidate.id);
-    let functions = ids.zip(costs).collect();
+    let functions = ids.zip(probe_costs(chosen, costs)).collect();
     let threads = if request.tids.is_empty() { code.threads() } else { request.tids.clone() };
     ProbedAnalysis::new(request, functions, &threads, around, names)
+}
+
+/// What probes cost, function by function.
+pub(super) fn probe_costs(candidates: &[Candidate], costs: &EndCosts) -> Vec<ProbeCost> {
+    candidates.iter().map(|candidate| costs.of(&candidate.probed.points).probes).collect()
 }
 
 /// What runs now: the kernel's functions are read when one is asked for.
@@ -113,9 +116,6 @@ pub(super) struct Seen {
     pub(super) realtime_offset_ns: i64,
     /// Switches of threads that the kernel did not tell.
     pub(super) missed_switches: u64,
-    /// What the probes of each function that was asked for added to its calls, and whether its own calls told
-    /// that.
-    pub(super) added: Vec<(ProbeTime, bool)>,
 }
 
 /// Writes rows and report, and says how it went.
@@ -128,8 +128,9 @@ pub(super) fn write(
     chosen: &[Candidate],
     wanted: Vec<Wanted>,
     seen: Seen,
+    costs: &EndCosts,
 ) -> Result<Exit> {
-    let Seen { mut report, realtime_offset_ns, missed_switches, added } = seen;
+    let Seen { mut report, realtime_offset_ns, missed_switches } = seen;
     let is_region = |id| code.image.region(id).is_some();
     let violations = if config.check { analyzer::check_with(&report, is_region) } else { Vec::new() };
     let wanted = leave_out_uncalled(&mut report, wanted);
@@ -155,7 +156,7 @@ pub(super) fn write(
         sched_apart_ns: None,
         inlined: &inlined,
         only: &config.calls.only(),
-        problems: &limits(code, chosen, &added, missed_switches),
+        problems: &limits(code, chosen, costs, missed_switches),
         srcline: config.srcline,
         unfold: config.unfold,
         table_rows: config.table_rows,
@@ -182,33 +183,19 @@ fn processes(chosen: &[Candidate]) -> String {
 }
 
 /// What a report of probes does not know.
-fn limits(
-    code: &LiveCode,
-    chosen: &[Candidate],
-    added: &[(ProbeTime, bool)],
-    missed_switches: u64,
-) -> Vec<String> {
-    let ranges = |is_of_target: bool| {
-        let of: BTreeSet<(u64, u64)> = added
-            .iter()
-            .filter(|(_, measured_there)| *measured_there == is_of_target)
-            .map(|(inside, _)| (inside.least_ns, inside.most_ns))
-            .collect();
-        let range = |(least_ns, most_ns)| format!("{} to {}", duration(least_ns), duration(most_ns));
-        let ranges: Vec<String> = of.into_iter().map(range).collect();
-        ranges.join(" or ")
-    };
-    let measured =
-        [("on its own calls", ranges(true)), ("here, with warm and with cold caches", ranges(false))];
-    let measured: Vec<String> = measured
-        .into_iter()
-        .filter(|(_, ranges)| !ranges.is_empty())
-        .map(|(how, ranges)| format!("measured {how}: {ranges}"))
+fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts, missed_switches: u64) -> Vec<String> {
+    let wanted = chosen.iter().filter(|candidate| !candidate.probed.is_child);
+    let inside: BTreeSet<(u64, u64)> = wanted
+        .map(|candidate| costs.of(&candidate.probed.points).probes.returned.inside)
+        .map(|inside| (inside.least_ns, inside.most_ns))
         .collect();
+    let range = |(least_ns, most_ns)| format!("{} to {}", duration(least_ns), duration(most_ns));
+    let inside: Vec<String> = inside.into_iter().map(range).collect();
     let mut limits = vec![format!(
-        "timed by uprobes: what the function's own probes add to each latency ({}) is subtracted, and what is not known of it is the \
-             error; callers are known by return address, and a call that an exception or longjmp unwound is cut, as its end is not seen",
-        measured.join("; ")
+        "timed by uprobes: what the function's own probes add to each latency (measured here, with warm and with cold caches: {}) \
+             is subtracted, and what is not known of it is the error; callers are known by return address, and a call that an \
+             exception or longjmp unwound is cut, as its end is not seen",
+        inside.join(" or ")
     )];
     let children = chosen.iter().filter(|candidate| candidate.probed.is_child).count() as u64;
     limits.push(match children {

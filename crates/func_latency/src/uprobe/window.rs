@@ -4,12 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bpf::{Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
-use model::{ProbeCost, ProbeSink};
+use bpf::{EndCosts, Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
+use model::ProbeSink;
 
-use super::added::{self, Added};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Snapshot, Spent, TooMuch};
+use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{Round, Turns};
 use super::watched::Watched;
@@ -41,8 +41,8 @@ pub(super) struct Went {
     pub(super) stopped: Option<TooMuch>,
     /// What it cost.
     pub(super) spent: Spent,
-    /// Between what the costs of each candidate were.
-    pub(super) costs: Vec<ProbeCost>,
+    /// Between what the costs were that were measured meanwhile; `None`: those of before held throughout.
+    pub(super) costs: Option<EndCosts>,
 }
 
 /// A window.
@@ -60,8 +60,6 @@ pub(super) struct Window<'a> {
     pub(super) cpu: CpuTime,
     /// What probes cost meanwhile.
     pub(super) costs: LiveCosts,
-    /// What they cost before.
-    pub(super) added: &'a Added,
 }
 
 impl Window<'_> {
@@ -79,12 +77,11 @@ impl Window<'_> {
             _ => Phase::Children(turns.first()),
         };
         let mut stopped = None;
-        let mut told = self.added.before(self.candidates);
+        let mut told: Option<EndCosts> = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
             if let Some(costs) = self.costs.newer() {
-                let costs = self.added.with(self.candidates, &costs);
-                sink.costs(&costs);
-                added::join(&mut told, &costs);
+                sink.costs(&probe_costs(self.candidates, &costs));
+                told = Some(told.map_or(costs, |told| told.widened_by(&costs)));
             }
             self.run.read(sink)?;
             if self.guard.is_due() {
@@ -108,7 +105,7 @@ impl Window<'_> {
     fn end(
         mut self,
         stopped: Option<TooMuch>,
-        costs: Vec<ProbeCost>,
+        costs: Option<EndCosts>,
         sink: &mut dyn ProbeSink,
     ) -> Result<Went> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
