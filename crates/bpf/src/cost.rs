@@ -149,17 +149,12 @@ impl EndCosts {
 
 impl Cost {
     /// Of functions that return, and of one that jumps; `hit`: of one probe of any kind.
-    ///
-    /// What is inside a call ends where the clock is read at its end, before the instruction there is carried
-    /// out: so it is the same with either end, and is taken from the jump, after which nothing traps again.
     fn of(returning: &[&Samples], jumping: &Samples, hit: ProbeTime) -> Self {
         let returned =
             returning.iter().map(|samples| samples.probes()).reduce(CallProbes::or).unwrap_or_default();
         let coldest = |of: fn(&Samples) -> &Times| returning.iter().map(|s| of(s).coldest_median()).max();
-        let inside = jumping.probes().inside;
         // A jump by register is carried out as a `ret` is.
-        let jumped = CallProbes { inside, ..jumping.probes().or(returned) };
-        let returned = CallProbes { inside, ..returned };
+        let jumped = jumping.probes().or(returned);
         Self {
             call_ns: coldest(|samples| &samples.whole).unwrap_or_default(),
             entry_ns: coldest(|samples| &samples.inside).unwrap_or_default(),
