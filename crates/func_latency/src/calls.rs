@@ -17,6 +17,7 @@ use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
 use crate::one_call::Place;
+use crate::parts::set::PartSet;
 use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::rows::{Labels, Origin};
@@ -34,6 +35,8 @@ pub(crate) struct Opened<'a> {
     pub(crate) problems: Vec<String>,
     /// The functions of `-f`.
     pub(crate) wanted: Vec<Wanted>,
+    /// What was decoded of it already: its trace is not read then.
+    pub(crate) parts: Option<&'a PartSet>,
 }
 
 /// Opens the recording that is asked about, finds the functions, and gives both to `work`. `timed` names what
@@ -80,7 +83,15 @@ pub(crate) fn open_for_report<T>(
     let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
     problems.extend(kernel_code::limit(&recording, &image, wanted.iter().map(|wanted| wanted.function.id)));
-    work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
+    work(&Opened {
+        config,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        problems,
+        wanted,
+        parts: None,
+    })
 }
 
 /// What makes a report less than whole.
@@ -262,9 +273,17 @@ impl<'a> Opened<'a> {
         digester: Option<RunDigester<'_>>,
         analysis: &mut dyn DigestSink<DigestedRuns>,
     ) -> Result<()> {
-        self.decode_by(|decoder, context, options, progress| {
-            decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
-        })
+        self.decode_by(|decoder, context, options, progress| match self.parts {
+            None => {
+                decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
+            }
+            Some(parts) => {
+                let segments = decoder::with_missing(context, &parts.segments());
+                let digester = digester.as_ref();
+                decoder::join_stored(context, &segments, parts, options.workers, progress, digester, analysis)
+            }
+        })?;
+        self.parts.map_or(Ok(()), PartSet::check_read)
     }
 
     /// Decodes all of it.
@@ -296,7 +315,8 @@ impl<'a> Opened<'a> {
         recording::check_uncut()
     }
 
-    fn tell(&self, Decoded { stats, diagnosis }: Decoded) {
+    /// Says how a decode went.
+    pub(crate) fn tell(&self, Decoded { stats, diagnosis }: Decoded) {
         if stats.kernel_desyncs > 0 {
             let places = counted(stats.kernel_desyncs, "place");
             messages::warn(format!(

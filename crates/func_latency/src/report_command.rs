@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::export::{self, flamegraph};
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
+use crate::parts::set::PartSet;
 use crate::printable::{Printable, with_printable};
 use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
@@ -52,6 +53,19 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
             explain_command::slowest(opened)?;
         }
         Ok(exit)
+    })
+}
+
+/// The report of a recording whose trace was decoded before, in parts; `missing`: what else is a problem of it.
+pub(crate) fn run_of_parts(config: &ReportConfig, parts: &PartSet, missing: &[String]) -> Result<Exit> {
+    let started = Instant::now();
+    calls::open_for_report(&config.calls, config.needs_times(), |opened| {
+        parts.check_fits(opened)?;
+        let (mut problems, wanted) = (opened.problems.clone(), opened.wanted.clone());
+        problems.extend_from_slice(missing);
+        let opened = Opened { parts: Some(parts), problems: problems.clone(), wanted, ..*opened };
+        report(config, &opened, &mut problems, started)
+            .inspect_err(|_| problems.iter().for_each(messages::warn))
     })
 }
 

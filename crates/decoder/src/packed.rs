@@ -1,0 +1,184 @@
+//! A segment's output as bytes, for a file: another process joins it as if it had decoded the segment.
+//!
+//! ```text
+//!   transfers   each different one of the segment once
+//!   gaps        in order
+//!   stretches   thread, address space, and of each event:
+//!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event before,
+//!                 distance of the bounds from the estimate
+//! ```
+//! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
+//! the same image. The numbers are those of `postcard`: 7 bits a byte, so that an event has about 8 bytes.
+
+use model::{AuxOffset, BranchEvent, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::owner::Running;
+use crate::segment_output::SegmentOutput;
+use crate::stretch::Stretch;
+
+/// Bytes that are no segment's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no output of a segment: {0}")]
+pub struct NoOutput(&'static str);
+
+#[derive(Default, Serialize, Deserialize)]
+struct Packed {
+    overflows: u64,
+    clock_errors: u64,
+    kernel_desyncs: u64,
+    transfers: Vec<Transfer>,
+    gaps: Vec<Gap>,
+    stretches: Vec<PackedStretch>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PackedStretch {
+    pid: Pid,
+    tid: Tid,
+    space: SpaceId,
+    start: Ns,
+    left_out: u64,
+    events: Vec<PackedEvent>,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct PackedEvent {
+    /// Number of the transfer, from 1; 0: the next gap, which has its place and time.
+    what: u32,
+    /// AUX offset and estimate, since the event before.
+    at: i64,
+    point: i64,
+    /// From the lower bound to the estimate, and from there to the upper one.
+    before: u64,
+    after: u64,
+}
+
+/// Where the event before was.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    at: u64,
+    point: u64,
+}
+
+impl Last {
+    fn of(event: &TraceEvent) -> Self {
+        Self { at: event.at().0, point: event.time().point.0 }
+    }
+}
+
+impl SegmentOutput {
+    /// The output as bytes. Counters are not in them.
+    ///
+    /// # Errors
+    /// There are more transfers than have numbers.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, NoOutput> {
+        let Self { overflows, clock_errors, kernel_desyncs, .. } = *self;
+        let mut packed = Packed { overflows, clock_errors, kernel_desyncs, ..Packed::default() };
+        let mut numbers = FxHashMap::default();
+        for stretch in &self.stretches {
+            let mut last = Last::default();
+            let mut events = Vec::with_capacity(stretch.events.len());
+            for event in &stretch.events {
+                events.push(packed.event(&mut numbers, last, event)?);
+                last = Last::of(event);
+            }
+            let Stretch { pid, tid, space, start, left_out, .. } = *stretch;
+            packed.stretches.push(PackedStretch { pid, tid, space, start, left_out, events });
+        }
+        postcard::to_allocvec(&packed).map_err(|_| NoOutput("it cannot be written"))
+    }
+
+    /// The output that these bytes are. It takes up to some thirty times their memory.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoOutput> {
+        let read = postcard::take_from_bytes::<Packed>(bytes);
+        let (packed, rest) = read.map_err(|_| NoOutput("its bytes are damaged"))?;
+        if !rest.is_empty() {
+            return Err(NoOutput("there are bytes after its end"));
+        }
+        let Packed { overflows, clock_errors, kernel_desyncs, transfers, gaps, stretches } = packed;
+        let mut gaps = gaps.into_iter();
+        let stretches = stretches.into_iter().map(|packed| packed.unpack(&transfers, &mut gaps));
+        let stretches = stretches.collect::<Result<_, _>>()?;
+        match gaps.next() {
+            None => Ok(Self { stretches, overflows, clock_errors, kernel_desyncs }),
+            Some(_) => Err(NoOutput("it has a gap that is in no stretch")),
+        }
+    }
+}
+
+impl Packed {
+    fn event(
+        &mut self,
+        numbers: &mut FxHashMap<Transfer, u32>,
+        last: Last,
+        event: &TraceEvent,
+    ) -> Result<PackedEvent, NoOutput> {
+        let BranchEvent { time: EventTime { lo, point, hi }, at, transfer } = match event {
+            TraceEvent::Branch(branch) => branch,
+            TraceEvent::Gap(gap) => {
+                self.gaps.push(*gap);
+                return Ok(PackedEvent::default());
+            }
+        };
+        let what = match numbers.get(transfer) {
+            Some(what) => *what,
+            None => {
+                self.transfers.push(*transfer);
+                let count = u32::try_from(self.transfers.len());
+                let what = count.map_err(|_| NoOutput("it has too many transfers"))?;
+                numbers.insert(*transfer, what);
+                what
+            }
+        };
+        Ok(PackedEvent {
+            what,
+            at: at.0.wrapping_sub(last.at).cast_signed(),
+            point: point.0.wrapping_sub(last.point).cast_signed(),
+            before: point.0.wrapping_sub(lo.0),
+            after: hi.0.wrapping_sub(point.0),
+        })
+    }
+}
+
+impl PackedStretch {
+    fn unpack(
+        self,
+        transfers: &[Transfer],
+        gaps: &mut impl Iterator<Item = Gap>,
+    ) -> Result<Stretch, NoOutput> {
+        let Self { pid, tid, space, start, left_out, events } = self;
+        let running = Running { pid, tid, from: start, to: Ns::MAX };
+        let mut stretch = Stretch::new(running, space, start);
+        stretch.left_out = left_out;
+        stretch.events.reserve_exact(events.len());
+        let mut last = Last::default();
+        for event in events {
+            let event = match event.what.checked_sub(1) {
+                None => TraceEvent::Gap(gaps.next().ok_or(NoOutput("a gap of it is missing"))?),
+                Some(number) => {
+                    let transfer = transfers.get(number as usize);
+                    let transfer = *transfer.ok_or(NoOutput("a transfer of it is missing"))?;
+                    TraceEvent::Branch(event.unpack(last, transfer))
+                }
+            };
+            last = Last::of(&event);
+            stretch.push(event);
+        }
+        Ok(stretch)
+    }
+}
+
+impl PackedEvent {
+    fn unpack(self, last: Last, transfer: Transfer) -> BranchEvent {
+        let point = last.point.wrapping_add_signed(self.point);
+        let (lo, hi) = (point.wrapping_sub(self.before), point.wrapping_add(self.after));
+        // Time that runs backwards in damaged bytes is set right with that of all events.
+        let time = EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) };
+        BranchEvent { time, at: AuxOffset(last.at.wrapping_add_signed(self.at)), transfer }
+    }
+}
