@@ -182,3 +182,90 @@ impl PackedEvent {
         BranchEvent { time, at: AuxOffset(last.at.wrapping_add_signed(self.at)), transfer }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{AsyncCause, Avma, BranchKind, EndKind, FunctionId, GapCause, ObjectId, Site, Target};
+
+    use super::*;
+
+    fn events() -> Vec<TraceEvent> {
+        let from = Site { ip: Avma(0x7fff_1234_5678), function: FunctionId(700), len: 5 };
+        let to = Target { ip: Avma(u64::MAX), function: FunctionId::UNKNOWN, at_entry: true };
+        let ends =
+            [EndKind::Syscall, EndKind::Async(AsyncCause::Fault(14)), EndKind::Branch(BranchKind::Return)];
+        let ends = ends.into_iter().map(|kind| Transfer::End { kind, from, to: None });
+        let mut transfers: Vec<Transfer> = ends.collect();
+        transfers.push(Transfer::Start { to, after_gap: true });
+        transfers.push(Transfer::End { kind: EndKind::Skipped, from, to: Some(Avma(1)) });
+        for kind in [BranchKind::Call, BranchKind::RunsOn, BranchKind::Call] {
+            transfers.push(Transfer::Branch { kind, from, to });
+        }
+        let times = [(0, 0, 0), (5, 7, 9), (7, 8, u64::MAX), (1 << 60, 1 << 61, 1 << 62)];
+        let times = times.map(|(lo, point, hi)| EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) });
+        let event = |(number, transfer)| {
+            let (time, at) = (times[number % 4], AuxOffset(number as u64 * 7 % 5));
+            TraceEvent::Branch(BranchEvent { time, at, transfer })
+        };
+        let mut events: Vec<TraceEvent> = transfers.into_iter().enumerate().map(event).collect();
+        let gap = |cause| Gap { from: times[1], to: times[3], bytes: 99, at: AuxOffset(3), cause };
+        events.insert(2, TraceEvent::Gap(gap(GapCause::MissingCode { object: ObjectId(4) })));
+        events.push(TraceEvent::Gap(gap(GapCause::Overflow)));
+        events
+    }
+
+    fn output() -> SegmentOutput {
+        let stretch = |tid, from, left_out| {
+            let running = Running { pid: Pid(7), tid: Tid(tid), from: Ns(from), to: Ns::MAX };
+            let mut stretch = Stretch::new(running, SpaceId(3), Ns(12));
+            stretch.left_out = left_out;
+            stretch
+        };
+        let mut stretches = [stretch(8, 0, 0), stretch(-1, 50, 77), stretch(9, 5, 1)];
+        stretches[0].events = events();
+        stretches[2].events = events().into_iter().rev().collect();
+        let stretches = stretches.into();
+        SegmentOutput { stretches, overflows: 3, clock_errors: 1 << 40, kernel_desyncs: 1 }
+    }
+
+    type Seen = (Pid, Tid, SpaceId, Ns, u64, Vec<TraceEvent>);
+
+    fn seen(output: &SegmentOutput) -> (Vec<Seen>, [u64; 3]) {
+        let of = |s: &Stretch| (s.pid, s.tid, s.space, s.start, s.left_out, s.events.clone());
+        let counts = [output.overflows, output.clock_errors, output.kernel_desyncs];
+        (output.stretches.iter().map(of).collect(), counts)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for output in [output(), SegmentOutput::default()] {
+            let bytes = output.to_bytes().unwrap();
+            assert_eq!(seen(&SegmentOutput::from_bytes(&bytes).unwrap()), seen(&output));
+        }
+    }
+
+    #[test]
+    fn what_is_none_says_so() {
+        let bytes = output().to_bytes().unwrap();
+        for len in 0..bytes.len() {
+            assert_eq!(
+                SegmentOutput::from_bytes(&bytes[..len]).map(drop),
+                Err(NoOutput("its bytes are damaged"))
+            );
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        let more = SegmentOutput::from_bytes(&longer).map(drop);
+        assert_eq!(more, Err(NoOutput("there are bytes after its end")));
+        // A length that no memory has.
+        let huge = [0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert!(SegmentOutput::from_bytes(&huge).is_err());
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut hurt = bytes.clone();
+                hurt[at] = value;
+                let read = SegmentOutput::from_bytes(&hurt).map(|output| output.to_bytes());
+                assert!(!matches!(read, Ok(Err(_))), "byte {at}");
+            }
+        }
+    }
+}

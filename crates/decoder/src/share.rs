@@ -138,3 +138,59 @@ impl Buffer<'_> {
         self.pieces_after.get(last).copied().unwrap_or_default() + inside
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{AuxBuffer, AuxOwner, Cpu, Tid};
+
+    use super::*;
+
+    /// A buffer of so many PSBs, each of 100 bytes; with a hole after the fifth.
+    fn buffer(index: u32, owner: AuxOwner, bytes: &[u8]) -> AuxBuffer<'_> {
+        let (first, second) = bytes.split_at(500.min(bytes.len()));
+        let piece = |offset, bytes| AuxPiece { offset: AuxOffset(offset), bytes, file_offset: 0 };
+        let pieces = vec![piece(1000, first), piece(9000, second)];
+        AuxBuffer { index, owner, pieces, records: vec![] }
+    }
+
+    #[test]
+    fn shares_are_all_segments_once() {
+        let psbs = |count: usize| {
+            let psb = [&packet::PSB[..], &[0; 84]].concat();
+            psb.repeat(count)
+        };
+        let bytes = [psbs(30), psbs(7), psbs(5)];
+        let owners = [AuxOwner::Thread(Tid(1)), AuxOwner::Cpu(Cpu(0)), AuxOwner::Thread(Tid(2))];
+        let buffers = (0..).zip(owners).zip(&bytes);
+        let buffers = buffers.map(|((index, owner), bytes)| buffer(index, owner, bytes)).collect();
+        let recording = Recording { buffers, ..Recording::default() };
+        let shape = |segment: &Segment<'_>| (segment.buffer, segment.start(), segment.end, segment.len());
+        let of = |number, of| segments(&recording, 150, Share { number, of });
+        let all: Vec<_> = of(1, 1).iter().map(shape).collect();
+        let whole = |(index, buffer): (usize, &AuxBuffer<'_>)| {
+            let stream = Stream::new(index, buffer, |pieces| extent(pieces).unwrap()).unwrap();
+            let bytes = segment_bytes_of(&recording, buffer.owner, 150);
+            stream.segments(bytes).map(|segment| shape(&segment)).collect::<Vec<_>>()
+        };
+        assert_eq!(all, recording.buffers.iter().enumerate().flat_map(whole).collect::<Vec<_>>());
+        for count in [1, 2, 3, 7, 20, 100] {
+            let parts: Vec<Vec<_>> =
+                (1..=count).map(|number| of(number, count).iter().map(shape).collect()).collect();
+            assert_eq!(parts.concat(), all, "{count} shares");
+            for (share, part) in shares(&recording, 150, count).iter().zip(&parts) {
+                let bytes: u64 = part.iter().map(|(.., bytes)| bytes).sum();
+                assert_eq!(share.iter().map(|range| range.bytes).sum::<u64>(), bytes, "{count} shares");
+                let ends = (part.first().map(|first| first.1), part.last().map(|last| last.2));
+                assert_eq!((share.first().map(|r| r.from), share.last().map(|r| r.to)), ends);
+                assert!(bytes <= 4200 / u64::from(count) + 1000, "{count} shares: {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn without_trace_shares_have_nothing() {
+        let recording = Recording::default();
+        assert_eq!(shares(&recording, 150, 3), vec![vec![]; 3]);
+        assert!(segments(&recording, 150, Share { number: 2, of: 3 }).is_empty());
+    }
+}
