@@ -8,7 +8,10 @@
 //!                 distance of the bounds from the estimate
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
-//! the same image. The numbers are those of `postcard`: 7 bits a byte, so that an event has about 8 bytes.
+//! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; what is not of each event is
+//! written by `postcard`.
+
+use std::borrow::Cow;
 
 use model::{AuxOffset, BranchEvent, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
 use rustc_hash::FxHashMap;
@@ -24,35 +27,28 @@ use crate::stretch::Stretch;
 pub struct NoOutput(&'static str);
 
 #[derive(Default, Serialize, Deserialize)]
-struct Packed {
+struct Packed<'b> {
     overflows: u64,
     clock_errors: u64,
     kernel_desyncs: u64,
     transfers: Vec<Transfer>,
     gaps: Vec<Gap>,
-    stretches: Vec<PackedStretch>,
+    #[serde(borrow)]
+    stretches: Vec<PackedStretch<'b>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct PackedStretch {
+struct PackedStretch<'b> {
     pid: Pid,
     tid: Tid,
     space: SpaceId,
     start: Ns,
     left_out: u64,
-    events: Vec<PackedEvent>,
-}
-
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-struct PackedEvent {
-    /// Number of the transfer, from 1; 0: the next gap, which has its place and time.
-    what: u32,
-    /// AUX offset and estimate, since the event before.
-    at: i64,
-    point: i64,
-    /// From the lower bound to the estimate, and from there to the upper one.
-    before: u64,
-    after: u64,
+    /// Of each event: number of the transfer, from 1, or 0 for a gap, which has its own place and time; AUX
+    /// offset and estimate since the event before; from the lower bound to the estimate, and from there to the
+    /// upper one.
+    #[serde(borrow)]
+    events: Cow<'b, [u8]>,
 }
 
 /// Where the event before was.
@@ -78,31 +74,31 @@ impl SegmentOutput {
         let mut packed = Packed { overflows, clock_errors, kernel_desyncs, ..Packed::default() };
         let mut numbers = FxHashMap::default();
         for stretch in &self.stretches {
-            let mut last = Last::default();
-            let mut events = Vec::with_capacity(stretch.events.len());
+            let (mut last, mut events) = (Last::default(), Vec::new());
             for event in &stretch.events {
-                events.push(packed.event(&mut numbers, last, event)?);
+                packed.event(&mut numbers, last, event, &mut events);
                 last = Last::of(event);
             }
             let Stretch { pid, tid, space, start, left_out, .. } = *stretch;
+            let events = Cow::Owned(events);
             packed.stretches.push(PackedStretch { pid, tid, space, start, left_out, events });
         }
         postcard::to_allocvec(&packed).map_err(|_| NoOutput("it cannot be written"))
     }
 
-    /// The output that these bytes are. It takes up to some thirty times their memory.
+    /// The output that these bytes are. It takes up to some forty times their memory.
     ///
     /// # Errors
     /// They are none.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoOutput> {
-        let read = postcard::take_from_bytes::<Packed>(bytes);
-        let (packed, rest) = read.map_err(|_| NoOutput("its bytes are damaged"))?;
+        let read = postcard::take_from_bytes::<Packed<'_>>(bytes);
+        let (packed, rest) = read.map_err(|_| DAMAGED)?;
         if !rest.is_empty() {
             return Err(NoOutput("there are bytes after its end"));
         }
         let Packed { overflows, clock_errors, kernel_desyncs, transfers, gaps, stretches } = packed;
         let mut gaps = gaps.into_iter();
-        let stretches = stretches.into_iter().map(|packed| packed.unpack(&transfers, &mut gaps));
+        let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps));
         let stretches = stretches.collect::<Result<_, _>>()?;
         match gaps.next() {
             None => Ok(Self { stretches, overflows, clock_errors, kernel_desyncs }),
@@ -111,59 +107,55 @@ impl SegmentOutput {
     }
 }
 
-impl Packed {
+const DAMAGED: NoOutput = NoOutput("its bytes are damaged");
+
+impl Packed<'_> {
     fn event(
         &mut self,
-        numbers: &mut FxHashMap<Transfer, u32>,
+        numbers: &mut FxHashMap<Transfer, u64>,
         last: Last,
         event: &TraceEvent,
-    ) -> Result<PackedEvent, NoOutput> {
+        to: &mut Vec<u8>,
+    ) {
         let BranchEvent { time: EventTime { lo, point, hi }, at, transfer } = match event {
             TraceEvent::Branch(branch) => branch,
             TraceEvent::Gap(gap) => {
                 self.gaps.push(*gap);
-                return Ok(PackedEvent::default());
+                return to.push(0);
             }
         };
-        let what = match numbers.get(transfer) {
-            Some(what) => *what,
-            None => {
-                self.transfers.push(*transfer);
-                let count = u32::try_from(self.transfers.len());
-                let what = count.map_err(|_| NoOutput("it has too many transfers"))?;
-                numbers.insert(*transfer, what);
-                what
-            }
-        };
-        Ok(PackedEvent {
-            what,
-            at: at.0.wrapping_sub(last.at).cast_signed(),
-            point: point.0.wrapping_sub(last.point).cast_signed(),
-            before: point.0.wrapping_sub(lo.0),
-            after: hi.0.wrapping_sub(point.0),
-        })
+        let number = *numbers.entry(*transfer).or_insert_with(|| {
+            self.transfers.push(*transfer);
+            self.transfers.len() as u64
+        });
+        write(to, number);
+        write(to, folded(at.0.wrapping_sub(last.at)));
+        write(to, folded(point.0.wrapping_sub(last.point)));
+        write(to, point.0.wrapping_sub(lo.0));
+        write(to, hi.0.wrapping_sub(point.0));
     }
 }
 
-impl PackedStretch {
+impl PackedStretch<'_> {
     fn unpack(
-        self,
+        &self,
         transfers: &[Transfer],
         gaps: &mut impl Iterator<Item = Gap>,
     ) -> Result<Stretch, NoOutput> {
-        let Self { pid, tid, space, start, left_out, events } = self;
+        let Self { pid, tid, space, start, left_out, ref events } = *self;
         let running = Running { pid, tid, from: start, to: Ns::MAX };
         let mut stretch = Stretch::new(running, space, start);
         stretch.left_out = left_out;
-        stretch.events.reserve_exact(events.len());
-        let mut last = Last::default();
-        for event in events {
-            let event = match event.what.checked_sub(1) {
+        stretch.events.reserve(events.len() / 6);
+        let (mut last, mut rest) = (Last::default(), &**events);
+        while !rest.is_empty() {
+            let number = read(&mut rest).ok_or(DAMAGED)?;
+            let event = match number.checked_sub(1) {
                 None => TraceEvent::Gap(gaps.next().ok_or(NoOutput("a gap of it is missing"))?),
                 Some(number) => {
-                    let transfer = transfers.get(number as usize);
+                    let transfer = usize::try_from(number).ok().and_then(|number| transfers.get(number));
                     let transfer = *transfer.ok_or(NoOutput("a transfer of it is missing"))?;
-                    TraceEvent::Branch(event.unpack(last, transfer))
+                    TraceEvent::Branch(branch(&mut rest, last, transfer).ok_or(DAMAGED)?)
                 }
             };
             last = Last::of(&event);
@@ -173,14 +165,55 @@ impl PackedStretch {
     }
 }
 
-impl PackedEvent {
-    fn unpack(self, last: Last, transfer: Transfer) -> BranchEvent {
-        let point = last.point.wrapping_add_signed(self.point);
-        let (lo, hi) = (point.wrapping_sub(self.before), point.wrapping_add(self.after));
-        // Time that runs backwards in damaged bytes is set right with that of all events.
-        let time = EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) };
-        BranchEvent { time, at: AuxOffset(last.at.wrapping_add_signed(self.at)), transfer }
+#[inline]
+fn branch(rest: &mut &[u8], last: Last, transfer: Transfer) -> Option<BranchEvent> {
+    let at = last.at.wrapping_add(unfolded(read(rest)?));
+    let point = last.point.wrapping_add(unfolded(read(rest)?));
+    // Time that runs backwards in damaged bytes is set right with that of all events.
+    let lo = point.wrapping_sub(read(rest)?);
+    let hi = point.wrapping_add(read(rest)?);
+    let time = EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) };
+    Some(BranchEvent { time, at: AuxOffset(at), transfer })
+}
+
+/// Writes 7 bits a byte, the lowest first; the high bit says that more follow.
+#[inline]
+fn write(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
     }
+    to.push(number as u8);
+}
+
+/// Reads what [`write`] has written.
+#[inline(always)]
+fn read(rest: &mut &[u8]) -> Option<u64> {
+    let (&first, more) = rest.split_first()?;
+    *rest = more;
+    if first < 0x80 { Some(u64::from(first)) } else { read_on(rest, u64::from(first & 0x7f)) }
+}
+
+fn read_on(rest: &mut &[u8], mut number: u64) -> Option<u64> {
+    for shift in (7..u64::BITS).step_by(7) {
+        let (&byte, more) = rest.split_first()?;
+        *rest = more;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A difference, so that small negative ones are small: 0, -1, 1, -2 are 0, 1, 2, 3.
+const fn folded(difference: u64) -> u64 {
+    let sign = difference.cast_signed() >> 63;
+    (difference << 1) ^ sign.cast_unsigned()
+}
+
+const fn unfolded(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
 #[cfg(test)]
@@ -245,13 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_any_size() {
+        for number in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            write(&mut bytes, number);
+            assert_eq!(unfolded(folded(number)), number);
+            let mut rest = &*bytes;
+            assert_eq!((read(&mut rest), rest), (Some(number), &[][..]));
+            assert_eq!(read(&mut &bytes[..bytes.len() - 1]), None);
+        }
+        assert_eq!([0, u64::MAX, 1, u64::MAX - 1].map(folded), [0, 1, 2, 3]);
+        assert_eq!(read(&mut &[0xff; 11][..]), None);
+    }
+
+    #[test]
     fn what_is_none_says_so() {
         let bytes = output().to_bytes().unwrap();
         for len in 0..bytes.len() {
-            assert_eq!(
-                SegmentOutput::from_bytes(&bytes[..len]).map(drop),
-                Err(NoOutput("its bytes are damaged"))
-            );
+            assert_eq!(SegmentOutput::from_bytes(&bytes[..len]).map(drop), Err(DAMAGED));
         }
         let longer = [&bytes[..], &[0]].concat();
         let more = SegmentOutput::from_bytes(&longer).map(drop);

@@ -22,7 +22,7 @@ use crate::segment_output::SegmentOutput;
 use crate::share::{Share, segments};
 use crate::stretch::Stretch;
 use crate::workers::{Decoding, Item, Place, with_outputs};
-use crate::{Context, DecodeOptions, Decoded, NoDigester, join};
+use crate::{Context, DecodeOptions, DecodeStats, Decoded, NoDigester, join};
 
 /// A segment whose output is stored, or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +125,8 @@ pub fn join_stored<G: Digester>(
     let store = Store { outputs, missing };
     let timed = segments.iter().map(|segment| Timed { start: segment.start, segment: segment.whole() });
     let stats = join::run_on(context, &store, timed, workers, progress, digester, sink);
-    Decoded { stats, diagnosis: None }
+    let bytes = segments.iter().map(|segment| segment.bytes).sum();
+    Decoded { stats: DecodeStats { bytes, ..stats }, diagnosis: None }
 }
 
 /// `segments`, and between them what is not there of the recording's trace.

@@ -24,7 +24,7 @@ const MAGIC: &[u8; 8] = b"FLPARTS1";
 /// Place, length and checksum of the index, and the magic number.
 const TRAILER_BYTES: usize = 28;
 
-/// An output has at most so many bytes: reading it takes thirty times as much memory. One segment's is about
+/// An output has at most so many bytes: reading it takes up to forty times as much memory. One segment's is about
 /// as large as its 64 KB of trace.
 const OUTPUT_BYTES_MAX: usize = 1 << 26;
 
