@@ -62,11 +62,9 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
     let missing = set.missing();
     let mut problems: Vec<String> = Vec::new();
     if !missing.is_empty() {
-        problems.push(format!(
-            "missing: {} of {}; their calls are not counted",
-            named(&missing),
-            set.facts().of
-        ));
+        let whose = if missing.len() == 1 { "its" } else { "their" };
+        let (parts, of) = (named(&missing), set.facts().of);
+        problems.push(format!("missing: {parts} of {of}; {whose} calls are not counted"));
     }
     problems.extend(args.missing.iter().map(|what| format!("missing: {what}; its calls are not counted")));
     report_command::run_of_parts(&config(args, &set)?, &set, &problems)
