@@ -26,7 +26,7 @@ const TRAILER_BYTES: usize = 28;
 
 /// An output has at most so many bytes: reading it takes up to forty times as much memory. One segment's is about
 /// as large as its 64 KB of trace.
-const OUTPUT_BYTES_MAX: usize = 1 << 26;
+const OUTPUT_BYTES_MAX: usize = 1 << 24;
 
 /// An index has at most so many bytes: that of 5,000 GB of trace.
 const INDEX_BYTES_MAX: usize = 1 << 30;
