@@ -8,8 +8,8 @@
 //!                 distance of the bounds from the estimate
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
-//! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; what is not of each event is
-//! written by `postcard`.
+//! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; what is not of each event
+//! is written by `postcard`.
 
 use std::borrow::Cow;
 
@@ -45,8 +45,8 @@ struct PackedStretch<'b> {
     start: Ns,
     left_out: u64,
     /// Of each event: number of the transfer, from 1, or 0 for a gap, which has its own place and time; AUX
-    /// offset and estimate since the event before; from the lower bound to the estimate, and from there to the
-    /// upper one.
+    /// offset and estimate since the event before; from the lower bound to the estimate, and from there to
+    /// the upper one.
     #[serde(borrow)]
     events: Cow<'b, [u8]>,
 }

@@ -45,8 +45,8 @@ pub struct StoredSegment {
 
 /// Where outputs are stored.
 pub trait StoredOutputs: Sync {
-    /// The output of the segment that starts at `at` in a buffer. Where it cannot be read, it is empty, and the
-    /// store knows why.
+    /// The output of the segment that starts at `at` in a buffer. Where it cannot be read, it is empty, and
+    /// the store knows why.
     fn output(&self, buffer: usize, at: AuxOffset) -> SegmentOutput;
 }
 

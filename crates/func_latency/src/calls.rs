@@ -17,11 +17,11 @@ use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
 use crate::one_call::Place;
-use crate::parts::set::PartSet;
 use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::rows::{Labels, Origin};
 use crate::render::units::{counted, size};
+use crate::stored_trace::StoredTrace;
 use crate::target::{self, Remarks, Wanted};
 use crate::{host, kernel_code, messages, recording, recording_id, regions, threads};
 
@@ -36,7 +36,7 @@ pub(crate) struct Opened<'a> {
     /// The functions of `-f`.
     pub(crate) wanted: Vec<Wanted>,
     /// What was decoded of it already: its trace is not read then.
-    pub(crate) parts: Option<&'a PartSet>,
+    pub(crate) stored: Option<&'a dyn StoredTrace>,
 }
 
 /// Opens the recording that is asked about, finds the functions, and gives both to `work`. `timed` names what
@@ -90,7 +90,7 @@ pub(crate) fn open_for_report<T>(
         image: &image,
         problems,
         wanted,
-        parts: None,
+        stored: None,
     })
 }
 
@@ -273,17 +273,25 @@ impl<'a> Opened<'a> {
         digester: Option<RunDigester<'_>>,
         analysis: &mut dyn DigestSink<DigestedRuns>,
     ) -> Result<()> {
-        self.decode_by(|decoder, context, options, progress| match self.parts {
+        self.decode_by(|decoder, context, options, progress| match self.stored {
             None => {
                 decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
             }
-            Some(parts) => {
-                let segments = decoder::with_missing(context, &parts.segments());
+            Some(stored) => {
+                let segments = decoder::with_missing(context, &stored.segments());
                 let digester = digester.as_ref();
-                decoder::join_stored(context, &segments, parts, options.workers, progress, digester, analysis)
+                decoder::join_stored(
+                    context,
+                    &segments,
+                    stored,
+                    options.workers,
+                    progress,
+                    digester,
+                    analysis,
+                )
             }
         })?;
-        self.parts.map_or(Ok(()), PartSet::check_read)
+        self.stored.map_or(Ok(()), StoredTrace::check_read)
     }
 
     /// Decodes all of it.

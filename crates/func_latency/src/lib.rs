@@ -100,6 +100,7 @@ mod shell_line;
 mod show_command;
 mod slow_calls;
 mod stat_command;
+mod stored_trace;
 mod stripped;
 mod summary;
 mod target;

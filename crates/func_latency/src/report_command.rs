@@ -19,7 +19,6 @@ use crate::exit::Exit;
 use crate::export::{self, flamegraph};
 use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
-use crate::parts::set::PartSet;
 use crate::printable::{Printable, with_printable};
 use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
@@ -27,6 +26,7 @@ use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
+use crate::stored_trace::StoredTrace;
 use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
@@ -56,16 +56,22 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// The report of a recording whose trace was decoded before, in parts; `missing`: what else is a problem of it.
-pub(crate) fn run_of_parts(config: &ReportConfig, parts: &PartSet, missing: &[String]) -> Result<Exit> {
+/// The report of a recording whose trace was decoded before: `check` says whether it is that one's. Problems of
+/// it are also `missing`.
+pub(crate) fn run_of_stored(
+    config: &ReportConfig,
+    stored: &dyn StoredTrace,
+    check: &dyn Fn(&Opened<'_>) -> Result<()>,
+    missing: &[String],
+) -> Result<Exit> {
     let started = Instant::now();
     calls::open_for_report(&config.calls, config.needs_times(), |opened| {
-        parts.check_fits(opened)?;
+        check(opened)?;
         let (mut problems, wanted) = (opened.problems.clone(), opened.wanted.clone());
         problems.extend_from_slice(missing);
-        let opened = Opened { parts: Some(parts), problems: problems.clone(), wanted, ..*opened };
-        report(config, &opened, &mut problems, started)
-            .inspect_err(|_| problems.iter().for_each(messages::warn))
+        let opened = Opened { stored: Some(stored), problems: problems.clone(), wanted, ..*opened };
+        let reported = report(config, &opened, &mut problems, started);
+        reported.inspect_err(|_| problems.iter().for_each(messages::warn))
     })
 }
 

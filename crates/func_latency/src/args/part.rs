@@ -8,7 +8,7 @@ use decoder::Share;
 
 use super::headings::FILES;
 use super::{AFTER_HELP, Format, InputArgs, form};
-use crate::plan_command;
+use crate::render::plan;
 
 /// More parts than machines: what a part costs besides its share of the trace would be most of it.
 pub(crate) const PARTS_MAX: u32 = 1 << 16;
@@ -16,7 +16,8 @@ pub(crate) const PARTS_MAX: u32 = 1 << 16;
 /// Which part of the recording.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PartArgs {
-    /// Decode part K of N of the trace only, for `func_latency merge`: no report is printed; see docs/parts.md
+    /// Decode part K of N of the trace only, for `func_latency merge`, and print no report; see
+    /// docs/parts.md
     #[arg(long, value_name = "K/N", requires = "part_out")]
     #[arg(help_heading = FILES)]
     pub part: Option<PartNumber>,
@@ -59,7 +60,7 @@ pub struct PlanArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(PARTS_MAX)))]
     pub parts: u32,
     /// Form of the plan.
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("plan", plan_command::SCHEMA))]
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("plan", plan::SCHEMA))]
     pub format: Format,
 }
 

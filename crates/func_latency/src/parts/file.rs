@@ -24,8 +24,8 @@ const MAGIC: &[u8; 8] = b"FLPARTS1";
 /// Place, length and checksum of the index, and the magic number.
 const TRAILER_BYTES: usize = 28;
 
-/// An output has at most so many bytes: reading it takes up to forty times as much memory. One segment's is about
-/// as large as its 64 KB of trace.
+/// An output has at most so many bytes: reading it takes up to forty times as much memory. That of a segment
+/// is about as large as its 64 KB of trace.
 const OUTPUT_BYTES_MAX: usize = 1 << 24;
 
 /// An index has at most so many bytes: that of 5,000 GB of trace.
@@ -87,8 +87,8 @@ impl<'o> PartWriter<'o> {
     pub(crate) fn add_bytes(&mut self, segment: StoredSegment, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > OUTPUT_BYTES_MAX {
             let message = format!(
-                "between AUX offsets {} and {} is no PSB to cut the trace at, and what is in between is too much for a part: \
-                 report on the recording as a whole",
+                "between AUX offsets {} and {} is no PSB to cut the trace at, and what is in between is too much \
+                 for a part: report on the recording as a whole",
                 segment.at, segment.end
             );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

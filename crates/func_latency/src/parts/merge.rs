@@ -67,7 +67,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
         problems.push(format!("missing: {parts} of {of}; {whose} calls are not counted"));
     }
     problems.extend(args.missing.iter().map(|what| format!("missing: {what}; its calls are not counted")));
-    report_command::run_of_parts(&config(args, &set)?, &set, &problems)
+    report_command::run_of_stored(&config(args, &set)?, &set, &|opened| set.check_fits(opened), &problems)
 }
 
 /// The report that the parts were made for, as the command line wants it.

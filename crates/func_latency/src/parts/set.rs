@@ -11,6 +11,7 @@ use model::AuxOffset;
 use super::file::{Entry, Facts, PartFile, PartWriter};
 use crate::calls::Opened;
 use crate::exit::{Exit, failure};
+use crate::stored_trace::StoredTrace;
 use crate::{output, recording_id};
 
 /// Parts of one recording.
@@ -96,11 +97,6 @@ impl PartSet {
         Ok(())
     }
 
-    /// The segments that are there.
-    pub(crate) fn segments(&self) -> Vec<StoredSegment> {
-        self.entries.iter().map(|(_, entry)| entry.segment).collect()
-    }
-
     /// The parts that are not there.
     pub(crate) fn missing(&self) -> Vec<u32> {
         (1..=self.facts.of).filter(|part| self.facts.parts.binary_search(part).is_err()).collect()
@@ -128,12 +124,14 @@ impl PartSet {
         });
         damaged.and(written)
     }
+}
 
-    /// Whether all outputs could be read.
-    ///
-    /// # Errors
-    /// The first that could not.
-    pub(crate) fn check_read(&self) -> Result<()> {
+impl StoredTrace for PartSet {
+    fn segments(&self) -> Vec<StoredSegment> {
+        self.entries.iter().map(|(_, entry)| entry.segment).collect()
+    }
+
+    fn check_read(&self) -> Result<()> {
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         error.take().map_or(Ok(()), Err)
     }
