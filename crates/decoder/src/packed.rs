@@ -97,6 +97,10 @@ impl SegmentOutput {
             return Err(NoOutput("there are bytes after its end"));
         }
         let Packed { overflows, clock_errors, kernel_desyncs, transfers, gaps, stretches } = packed;
+        let left_out = stretches.iter().map(|stretch| stretch.left_out).fold(0, u64::saturating_add);
+        if [overflows, clock_errors, kernel_desyncs, left_out].iter().any(|count| *count > COUNT_MAX) {
+            return Err(NoOutput("it counts more than there can be"));
+        }
         let mut gaps = gaps.into_iter();
         let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps));
         let stretches = stretches.collect::<Result<_, _>>()?;
@@ -106,6 +110,9 @@ impl SegmentOutput {
         }
     }
 }
+
+/// Sums of such counts do not overflow.
+const COUNT_MAX: u64 = 1 << 32;
 
 const DAMAGED: NoOutput = NoOutput("its bytes are damaged");
 
@@ -258,7 +265,7 @@ mod tests {
         stretches[0].events = events();
         stretches[2].events = events().into_iter().rev().collect();
         let stretches = stretches.into();
-        SegmentOutput { stretches, overflows: 3, clock_errors: 1 << 40, kernel_desyncs: 1 }
+        SegmentOutput { stretches, overflows: 3, clock_errors: COUNT_MAX, kernel_desyncs: 1 }
     }
 
     type Seen = (Pid, Tid, SpaceId, Ns, u64, Vec<TraceEvent>);
@@ -300,6 +307,9 @@ mod tests {
         let longer = [&bytes[..], &[0]].concat();
         let more = SegmentOutput::from_bytes(&longer).map(drop);
         assert_eq!(more, Err(NoOutput("there are bytes after its end")));
+        let many = SegmentOutput { overflows: COUNT_MAX + 1, ..output() }.to_bytes().unwrap();
+        let refused = SegmentOutput::from_bytes(&many).map(drop);
+        assert_eq!(refused, Err(NoOutput("it counts more than there can be")));
         // A length that no memory has.
         let huge = [0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         assert!(SegmentOutput::from_bytes(&huge).is_err());

@@ -125,18 +125,20 @@ pub fn join_stored<G: Digester>(
     let store = Store { outputs, missing };
     let timed = segments.iter().map(|segment| Timed { start: segment.start, segment: segment.whole() });
     let stats = join::run_on(context, &store, timed, workers, progress, digester, sink);
-    let bytes = segments.iter().map(|segment| segment.bytes).sum();
+    let bytes = segments.iter().map(|segment| segment.bytes).fold(0, u64::saturating_add);
     Decoded { stats: DecodeStats { bytes, ..stats }, diagnosis: None }
 }
 
-/// `segments`, and between them what is not there of the recording's trace.
+/// `segments`, in the order of buffers and offsets, and between them what is not there of the recording's
+/// trace.
 #[must_use]
 pub fn with_missing(context: &Context<'_>, segments: &[StoredSegment]) -> Vec<StoredSegment> {
     let whole = |pieces: &[AuxPiece<'_>]| extent(pieces).unwrap_or_default();
     let mut all = Vec::with_capacity(segments.len());
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
         let Some(stream) = Stream::new(index, buffer, whole) else { continue };
-        let of_buffer = segments.iter().filter(|segment| segment.buffer == index);
+        let first = segments.partition_point(|segment| segment.buffer < index);
+        let of_buffer = segments.iter().skip(first).take_while(|segment| segment.buffer == index);
         let extent = stream.extent();
         let (mut at, mut start) = (extent.start, Some(Ns(0)));
         for segment in of_buffer {

@@ -28,6 +28,7 @@ pub use explain::{AnnotateArgs, DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
 pub use merge::MergeArgs;
+pub(crate) use part::PARTS_MAX;
 pub use part::{PartArgs, PartNumber, PlanArgs};
 pub use record::RecordArgs;
 pub use rows_shown::RowsArgs;

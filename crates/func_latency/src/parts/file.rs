@@ -17,6 +17,7 @@ use decoder::{SegmentOutput, StoredSegment};
 use files::{MappedFile, Place};
 use serde::{Deserialize, Serialize};
 
+use crate::args::PARTS_MAX;
 use crate::exit::{Exit, failure};
 
 const MAGIC: &[u8; 8] = b"FLPARTS1";
@@ -201,7 +202,8 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
         postcard::from_bytes(index).map_err(|_| "has an index of another version, or a damaged one")?;
     let Facts { of, parts, .. } = &index.facts;
     let is_ascending = parts.is_sorted_by(|one, next| one < next);
-    if !is_ascending || parts.is_empty() || !parts.iter().all(|part| (1..=*of).contains(part)) {
+    let is_one = |part: &u32| (1..=*of).contains(part);
+    if !is_ascending || parts.is_empty() || *of > PARTS_MAX || !parts.iter().all(is_one) {
         return Err("has parts that there cannot be");
     }
     let key = |entry: &Entry| (entry.segment.buffer, entry.segment.at);
