@@ -217,3 +217,66 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
     }
     Ok(index)
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{AuxOffset, Ns};
+
+    use super::*;
+
+    fn facts(of: u32, parts: &[u32]) -> Facts {
+        let text = String::new;
+        let parts = parts.to_vec();
+        Facts { version: text(), recording: text(), code: text(), asked: text(), words: vec![], of, parts }
+    }
+
+    fn segment(buffer: usize, at: u64, end: u64) -> StoredSegment {
+        let (at, end, bytes) = (AuxOffset(at), AuxOffset(end), end - at);
+        StoredSegment { buffer, at, end, start: Ns(7), until: None, bytes, is_there: true }
+    }
+
+    fn written(facts: &Facts, segments: &[StoredSegment]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = PartWriter::new(&mut bytes).unwrap();
+        for segment in segments {
+            writer.add(*segment, &SegmentOutput::default()).unwrap();
+        }
+        writer.finish(facts).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn an_index_is_read_as_it_was_written() {
+        let facts = facts(3, &[1, 3]);
+        let index = read_index(&written(&facts, &[segment(0, 5, 9), segment(0, 9, 12), segment(2, 0, 1)]));
+        let Index { facts: read, entries } = index.unwrap();
+        let found: Vec<_> = entries.iter().map(|entry| (entry.segment.buffer, entry.place)).collect();
+        let bytes = u64::from(entries[0].bytes);
+        assert_eq!((read, found), (facts, vec![(0, 8), (0, 8 + bytes), (2, 8 + 2 * bytes)]));
+    }
+
+    #[test]
+    fn an_index_that_there_cannot_be_is_refused() {
+        let refused = |facts: &Facts, segments: &[StoredSegment]| {
+            read_index(&written(facts, segments)).map(drop).unwrap_err()
+        };
+        for (of, parts) in [(3, &[][..]), (3, &[4]), (3, &[0]), (3, &[2, 1]), (u32::MAX, &[1])] {
+            assert_eq!(
+                refused(&facts(of, parts), &[]),
+                "has parts that there cannot be",
+                "{parts:?} of {of}"
+            );
+        }
+        let missing = StoredSegment { is_there: false, ..segment(0, 1, 2) };
+        let empty = StoredSegment { end: AuxOffset(1), ..segment(0, 1, 2) };
+        let lists = [
+            vec![missing],
+            vec![empty],
+            vec![segment(1, 0, 1), segment(0, 0, 1)],
+            vec![segment(0, 0, 2), segment(0, 1, 3)],
+        ];
+        for segments in lists {
+            assert_eq!(refused(&facts(1, &[1]), &segments), "has segments that there cannot be");
+        }
+    }
+}
