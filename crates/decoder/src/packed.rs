@@ -4,8 +4,8 @@
 //!   transfers   each different one of the segment once
 //!   gaps        in order
 //!   stretches   thread, address space, and of each event:
-//!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event before,
-//!                 distance of the bounds from the estimate
+//!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event
+//!                 before, distance of the bounds from the estimate
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
 //! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; what is not of each event

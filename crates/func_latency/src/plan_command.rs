@@ -13,7 +13,7 @@ use crate::render::plan::Plan;
 use crate::{recording, recording_id};
 
 /// A smaller part costs more than it saves. Besides its trace it takes the recording's records, the objects
-/// and the clock's rate: a few hundredths of a second of a processor, as much as some MB of trace.
+/// and the clock's rate: a hundredth of a second of a processor and more, as much as 1 MB of trace.
 const PART_BYTES_MIN: u64 = 8_000_000;
 
 pub(crate) fn run(args: PlanArgs) -> Result<Exit> {

@@ -56,8 +56,8 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// The report of a recording whose trace was decoded before: `check` says whether it is that one's. Problems of
-/// it are also `missing`.
+/// Reports on a recording whose trace was decoded before: `check` says whether it is that one's. `missing` is
+/// named among its problems.
 pub(crate) fn run_of_stored(
     config: &ReportConfig,
     stored: &dyn StoredTrace,
