@@ -1,6 +1,7 @@
 """Latency of a function's calls, from Intel PT recordings of one machine or of many.
 
-    recordings -> a summary of each, by `func_latency report`, where the runner has it made
+    recordings -> a summary of each, by `func_latency report`, where the runner has it made; or parts of each, by
+                  `report --part`, and a summary of these
                -> one summary, by `func_latency merge`  -> Report
 """
 

@@ -22,6 +22,7 @@ def _parser():
     parser.add_argument("--address", help="the cluster's address, 'auto' for that of this machine")
     parser.add_argument("--label", metavar="KEY=VALUE", action="append", default=[], help="label of all recordings")
     parser.add_argument("--symfs", metavar="DIR", help="directory on the nodes with the objects")
+    parser.add_argument("--parts", type=int, default=1, metavar="N", help="divide each recording into up to N tasks [1]")
     parser.add_argument("--rows", metavar="DIR", help="write Parquet tables of all calls below this directory")
     parser.add_argument("--summary", metavar="FILE", help="write the summary of all, too")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report")
@@ -41,7 +42,8 @@ def main(arguments=None):
     options = {} if args.memory_bytes is None else {"memory": args.memory_bytes}
     runner = RayRunner(args.address, retries=args.retries, task_options=options)
     try:
-        made = report(recordings, args.func, runner=runner, rows=args.rows, summary=args.summary, progress=_tell)
+        to = {"rows": args.rows, "summary": args.summary}
+        made = report(recordings, args.func, runner=runner, parts=args.parts, progress=_tell, **to)
         sys.stdout.buffer.write(made.json if args.format == "json" else made.text().encode())
         sys.stdout.buffer.flush()
     except NothingLeft as error:

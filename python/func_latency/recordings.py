@@ -1,5 +1,6 @@
-"""Recordings, and the work that a report of them is made of: one task for each recording."""
+"""Recordings, and the work that a report of them is made of: one task for each recording, or for each of its parts."""
 
+import json
 import os
 import shutil
 import urllib.error
@@ -72,19 +73,45 @@ class Task:
     options: Tuple[str, ...] = ()
     #: Directory of Parquet tables, which all tasks write to; None: no rows are written.
     rows: Optional[str] = None
+    #: Parts that the recording is divided into, at most.
+    parts: int = 1
+
+    def plan(self):
+        """Returns into how many parts the recording is best divided: `Parts` that have not come yet."""
+        # Each part would need a copy of what a URL names.
+        if self.parts > 1 and not self.recording.is_url:
+            words = ["plan", "--input", self.recording.path, "-n", self.parts, "--format", "json"]
+            try:
+                return Parts(self, len(json.loads(command.run(words, self.recording.memory_bytes))["parts"]))
+            except command.CommandFailed:
+                pass  # making its only part says why
+        return Parts(self, 1)
 
     def summarise(self, to, workers=None):
         """Writes the summary to the file `to`, with so many decoding threads; raises `CommandFailed`."""
+        out = ["--format", "json", "--summary", os.path.abspath(to)]
         if not self.recording.is_url:
-            command.run(self._words(self.recording.path, to, workers), self.recording.memory_bytes)
+            command.run(self._words(self.recording.path, out, workers), self.recording.memory_bytes)
             return
         with TemporaryDirectory(prefix="func_latency-") as directory:
             # The copy is named without its directory, whose name differs from run to run.
             name = _fetch(self.recording.path, Path(directory))
-            command.run(self._words(name, to, workers), self.recording.memory_bytes, directory)
+            command.run(self._words(name, out, workers), self.recording.memory_bytes, directory)
 
-    def _words(self, path, to, workers):
-        words = ["report", "--input", path, "--format", "json", "--summary", os.path.abspath(to)]
+    def decode(self, number, of, to, workers=None):
+        """Writes part `number` of `of` to the file `to`; raises `CommandFailed`."""
+        out = ["--part", f"{number}/{of}", "--part-out", os.path.abspath(to)]
+        command.run(self._words(self.recording.path, out, workers), self.recording.memory_bytes)
+
+    def join(self, files, to, workers=None):
+        """Writes the summary of the recording, whose parts these files have, to the file `to`."""
+        words = ["merge", *files, "--format", "json", "--summary", os.path.abspath(to)]
+        if workers is not None:
+            words += ["-w", workers]
+        command.run(words, self.recording.memory_bytes)
+
+    def _words(self, path, out, workers):
+        words = ["report", "--input", path, *out]
         for name in self.functions:
             words += ["-f", name]
         for key, value in sorted(self.recording.labels.items()):
@@ -96,6 +123,47 @@ class Task:
         if workers is not None:
             words += ["-w", workers]
         return [*words, *self.options]
+
+
+@dataclass
+class Parts:
+    """The parts of one recording as they come: what each has come to, or why it is lost.
+
+    A recording that is not divided has one part, which is its summary.
+    """
+
+    task: Task
+    #: How many there are.
+    of: int
+    #: By the number of the part.
+    found: dict = field(default_factory=dict)
+    why: dict = field(default_factory=dict)
+
+    def make(self, number, to, workers=None):
+        """Writes a part to the file `to`; raises `CommandFailed`."""
+        if self.of == 1:
+            self.task.summarise(to, workers)
+        else:
+            self.task.decode(number, self.of, to, workers)
+
+    def take(self, number, what, why):
+        """Takes what has come of a part (`why`: None, or how it was lost); tells whether no other is to come."""
+        if why is None:
+            self.found[number] = what
+        else:
+            self.why[number] = why
+        return len(self.found) + len(self.why) == self.of
+
+    def in_order(self):
+        """Returns what has come of the parts that are not lost."""
+        return [self.found[number] for number in sorted(self.found)]
+
+    def lost(self):
+        """Returns what is lost: nothing, parts of the recording, or all of it."""
+        path = self.task.recording.path
+        if not self.found:
+            return [Lost(path, self.why[min(self.why)])]
+        return [Lost(f"{path}, part {number} of {self.of}", self.why[number]) for number in sorted(self.why)]
 
 
 def _fetch(url, directory):

@@ -26,7 +26,7 @@ class Report:
         self.json = json_bytes
         #: The summary of all recordings, as a file of `merge --summary` has it.
         self.summary = summary
-        #: The recordings that are not in the report. Its `loss.problems` name them, too.
+        #: The recordings, and parts of recordings, that are not in the report. Its `loss.problems` name them, too.
         self.lost = lost
         #: The report as dictionaries; `docs/report.schema.json` describes it.
         self.document = json.loads(json_bytes)
@@ -52,21 +52,23 @@ class Report:
         return f"<func_latency.Report of {names}; {len(self.lost)} recordings lost>"
 
 
-def report(recordings, function, *, runner="local", options=(), rows=None, summary=None, progress=None):
+def report(recordings, function, *, runner="local", options=(), parts=1, rows=None, summary=None, progress=None):
     """Returns the report of all calls of a function in these recordings.
 
     `recordings`: a path, a URL or a `Recording`, or several of these.
     `function`: a name as `-f` takes it, or several.
     `runner`: "local" (processes of this machine), "ray", or a `LocalRunner` or `RayRunner` with its settings.
     `options`: further arguments of `func_latency report` for each recording, like `["--srcline"]`.
+    `parts`: divide each recording into so many parts at most, a task each; small ones have fewer, as `func_latency
+    plan` says. The report is the same, byte for byte.
     `rows`: a directory; Parquet tables of all calls are written below it, where the tasks run.
     `summary`: a file that the summary of all is written to.
     `progress`: called with each recording that is done, and None or how it was lost.
 
-    A recording that cannot be reported is in `lost` of the report and named among its losses. Raises
+    A recording, or part of one, that cannot be reported is in `lost` of the report and named among its losses. Raises
     `NothingLeft` if none can be, and `CommandFailed` if those that can do not add up.
     """
-    tasks = _tasks(recordings, function, options, rows)
+    tasks = _tasks(recordings, function, options, rows, parts)
     if isinstance(runner, str):
         if runner not in RUNNERS:
             raise ValueError(f"runner={runner!r}: there are {', '.join(RUNNERS)}")
@@ -86,7 +88,11 @@ def report(recordings, function, *, runner="local", options=(), rows=None, summa
         return Report(json_bytes, merged.read_bytes(), lost)
 
 
-def _tasks(recordings, function, options, rows):
+def _tasks(recordings, function, options, rows, parts):
+    if parts < 1:
+        raise ValueError(f"parts={parts}: give 1 or more")
+    if parts > 1 and rows is not None:
+        raise ValueError("rows are of whole recordings: leave out rows, or parts")
     if isinstance(recordings, (str, os.PathLike, Recording)):
         recordings = [recordings]
     functions = (function,) if isinstance(function, str) else tuple(function)
@@ -98,4 +104,4 @@ def _tasks(recordings, function, options, rows):
         if paths.count(path) > 1:
             raise ValueError(f"{path} is named twice, and would count twice")
     rows = None if rows is None else os.fspath(rows)
-    return [Task(recording, functions, tuple(options), rows) for recording in recordings]
+    return [Task(recording, functions, tuple(options), rows, parts) for recording in recordings]

@@ -6,6 +6,7 @@
 that does not hold.
 """
 
+import json
 import subprocess
 import sys
 import time
@@ -60,6 +61,7 @@ def main(function, recordings):
         with TemporaryDirectory() as name:
             check_node_that_dies(function, recordings, cluster, nodes, Path(name))
             check_losses(function, recordings, Path(name))
+            check_parts(Path(recordings[0]).parent / "sq50.data", Path(name))
             check_command(function, recordings, cluster, Path(name))
     finally:
         ray.shutdown()
@@ -107,6 +109,19 @@ def check_losses(function, recordings, directory):
     problems = " ".join(made.loss.problems)
     assert all(path in problems for path in why), problems
     print(f"ray: {len(why)} of {len(asked)} recordings lost, each by name; the others' report has that among its losses")
+
+
+def check_parts(recording, directory):
+    """A recording that is large enough for parts has the same report in parts."""
+    if not recording.exists():
+        print(f"ray: skipped: no recording {recording}; run cargo xtask fixtures")
+        return
+    function = "sqlite3VdbeExec"
+    plan = json.loads(command.run(["plan", recording, "-n", "4", "--format", "json"]))
+    assert len(plan["parts"]) == 4, plan
+    made = func_latency.report(recording, function, runner="ray", parts=4)
+    assert (made.json, made.summary) == merged([recording], function, directory), "a report of parts is another one"
+    print("ray: a recording in 4 parts: same bytes as its report")
 
 
 def check_command(function, recordings, cluster, directory):

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from unittest import mock
 
 import func_latency
-from func_latency import CommandFailed, LocalRunner, NothingLeft, Recording, command
+from func_latency import CommandFailed, LocalRunner, NothingLeft, Recording, Task, command
+from func_latency.recordings import Parts
 
 FIXTURES = Path(os.environ["FUNC_LATENCY_FIXTURES"])
 FUNCTION = "round_fn"
@@ -25,6 +26,11 @@ def merged(recordings, directory, more=()):
         command.run(["report", "-i", recording, "-f", FUNCTION, "--format", "json", "--summary", files[-1]])
     whole = Path(directory) / "whole.json"
     return command.run(["merge", *files, "--format", "json", "--summary", whole, *more]), whole.read_bytes()
+
+
+def in_parts(count):
+    """Divides all recordings into so many parts, however small."""
+    return mock.patch.object(Task, "plan", lambda task: Parts(task, count))
 
 
 class Reports(unittest.TestCase):
@@ -70,6 +76,33 @@ class Reports(unittest.TestCase):
         for path in why:
             self.assertEqual(sum(path in problem for problem in made.loss.problems), 1, path)
             self.assertIn(path, made.text())
+
+    def test_parts_make_the_same_report(self):
+        expected = merged(RECORDINGS, self.directory)
+        with in_parts(3):
+            made = func_latency.report(RECORDINGS, FUNCTION, parts=3)
+        self.assertEqual((made.json, made.summary, made.lost), (*expected, []))
+        # As `func_latency plan` divides them, which is not at all.
+        made = func_latency.report(RECORDINGS, FUNCTION, parts=64)
+        self.assertEqual((made.json, made.summary), expected)
+
+    def test_a_part_that_is_lost_is_named_and_leaves_the_others(self):
+        failing = self.directory / "failing"
+        failing.write_text(
+            '#!/bin/sh\ncase "$*" in\n*demo.data*"--part 2/3"*) echo "func_latency: error: no disk" >&2; exit 3;;\n'
+            f'esac\nexec "{command.find()}" "$@"\n'
+        )
+        failing.chmod(0o755)
+        told = []
+        with in_parts(3), mock.patch.dict(os.environ, {command.VARIABLE: str(failing)}):
+            made = func_latency.report(RECORDINGS[:2], FUNCTION, parts=3, progress=lambda _, lost: told.append(lost))
+        [lost] = made.lost
+        self.assertEqual((lost.recording, lost.why), (f"{RECORDINGS[0]}, part 2 of 3", "no disk"))
+        self.assertEqual({lost, None}, set(told))
+        self.assertIn("not decoded", [cause.cause for cause in made.loss.by_cause])
+        self.assertIn(str(lost), " ".join(made.loss.problems))
+        whole = func_latency.report(RECORDINGS[:2], FUNCTION).functions[0].calls.complete
+        self.assertTrue(0 < made.functions[0].calls.complete < whole)
 
     def test_nothing_left_says_why(self):
         with self.assertRaisesRegex(NothingLeft, "cannot open .*missing.data"):
@@ -127,6 +160,9 @@ class Reports(unittest.TestCase):
             func_latency.report(RECORDINGS, FUNCTION, runner="spark")
         with self.assertRaisesRegex(ValueError, "no recording is named"):
             func_latency.report([], FUNCTION)
+        for more in ({"parts": 0}, {"parts": 2, "rows": self.directory}):
+            with self.assertRaisesRegex(ValueError, "parts"):
+                func_latency.report(RECORDINGS, FUNCTION, **more)
         with mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
             del os.environ[command.VARIABLE]
             with mock.patch("sysconfig.get_path", return_value="/nowhere"):

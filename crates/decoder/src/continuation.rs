@@ -194,7 +194,7 @@ impl Continuation {
         for (index, buffer) in context.recording.buffers.iter().enumerate() {
             let whole = |pieces: &[_]| extent(pieces).unwrap_or_default();
             let Some(stream) = Stream::new(index, buffer, whole) else { continue };
-            let bytes = segment_bytes_of(context, buffer.owner, segment_bytes);
+            let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
             let progress = self.buffers.entry(buffer.owner).or_default();
             let group = progress.step(context, stream, bytes, grown);
             match buffer.owner {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Tid};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Recording, Tid};
 
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
@@ -31,9 +31,51 @@ pub(crate) fn run<G: Digester>(
     digester: Option<&G>,
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> DecodeStats {
-    let mut join = Join::new(context, decoder, progress, sink);
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
-    let Groups { threads, cpus } = groups(context, options.part.as_ref(), segment_bytes);
+    let groups = groups(context, options.part.as_ref(), segment_bytes);
+    join_groups(context, decoder, groups, options.workers, progress, digester, sink)
+}
+
+/// Joins segments that `decoder` has the outputs of, as those of [`run`]: these of each buffer, by offset.
+pub(crate) fn run_on<'a, G: Digester>(
+    context: &Context<'a>,
+    decoder: &dyn SegmentDecoder,
+    segments: impl Iterator<Item = Timed<'a>>,
+    workers: usize,
+    progress: &dyn Fn(u64),
+    digester: Option<&G>,
+    sink: &mut dyn DigestSink<G::Digest>,
+) -> DecodeStats {
+    let mut threads: BTreeMap<usize, Vec<Timed<'a>>> = BTreeMap::new();
+    let (mut cpus, mut latest) = (vec![], BTreeMap::new());
+    for mut timed in segments {
+        let index = timed.segment.buffer;
+        let Some(buffer) = context.recording.buffers.get(index) else { continue };
+        let latest = latest.entry(index).or_insert(Ns(0));
+        *latest = timed.start.max(*latest);
+        timed.start = *latest;
+        match buffer.owner {
+            AuxOwner::Cpu(_) => cpus.push(timed),
+            AuxOwner::Thread(_) => threads.entry(index).or_default().push(timed),
+        }
+    }
+    cpus.sort_by_key(|timed| (timed.start, timed.segment.buffer));
+    let threads = threads.into_values().map(Group::Part).collect();
+    let groups = Groups { threads, cpus: Group::Part(cpus) };
+    join_groups(context, decoder, groups, workers, progress, digester, sink)
+}
+
+fn join_groups<G: Digester>(
+    context: &Context<'_>,
+    decoder: &dyn SegmentDecoder,
+    groups: Groups<'_>,
+    workers: usize,
+    progress: &dyn Fn(u64),
+    digester: Option<&G>,
+    sink: &mut dyn DigestSink<G::Digest>,
+) -> DecodeStats {
+    let mut join = Join::new(context, decoder, progress, sink);
+    let Groups { threads, cpus } = groups;
     let groups = || threads.iter().chain([&cpus]).enumerate();
     let segments = groups().flat_map(|(number, group)| {
         group.segments(context).map(move |Timed { start, segment }| {
@@ -42,9 +84,9 @@ pub(crate) fn run<G: Digester>(
         })
     });
     // One worker that decodes alone has no other one to spare work.
-    let digester = digester.filter(|_| options.workers > 1);
+    let digester = digester.filter(|_| workers > 1);
     let once = Decoding { context, decoder };
-    with_outputs(once, once, digester, options.workers, segments, |outputs| {
+    with_outputs(once, once, digester, workers, segments, |outputs| {
         for (number, _) in groups() {
             let stays = if number < threads.len() { Stays::none() } else { Stays::on_untraced_cpus(context) };
             let _ = join.group(number, &mut Pending::default(), stays, Ns::MAX, outputs);
@@ -109,7 +151,7 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
     let mut of_cpus = vec![];
     let mut threads = vec![];
     for (index, buffer) in context.recording.buffers.iter().enumerate() {
-        let bytes = segment_bytes_of(context, buffer.owner, segment_bytes);
+        let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
         let stretch = |pieces: &[AuxPiece<'_>]| match part {
             Some(part) => part.stretch(context, buffer.owner, pieces, bytes),
             None => extent(pieces).unwrap_or_default(),
@@ -124,12 +166,12 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
 }
 
 /// Bytes after which the segments of a buffer are cut.
-pub(crate) fn segment_bytes_of(context: &Context<'_>, owner: AuxOwner, segment_bytes: u64) -> u64 {
+pub(crate) fn segment_bytes_of(recording: &Recording<'_>, owner: AuxOwner, segment_bytes: u64) -> u64 {
     match owner {
         AuxOwner::Thread(_) => segment_bytes,
         AuxOwner::Cpu(_) => {
             let is_of_cpu = |buffer: &&AuxBuffer<'_>| matches!(buffer.owner, AuxOwner::Cpu(_));
-            let cpus = context.recording.buffers.iter().filter(is_of_cpu).count();
+            let cpus = recording.buffers.iter().filter(is_of_cpu).count();
             segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES))
         }
     }

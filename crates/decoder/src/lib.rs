@@ -31,6 +31,7 @@ mod no_digester;
 mod no_times;
 mod output;
 mod owner;
+mod packed;
 mod part;
 mod pieces;
 mod prune;
@@ -41,7 +42,9 @@ mod search;
 mod segment;
 mod segment_decoder;
 mod segment_output;
+mod share;
 mod step;
+mod stored;
 mod stretch;
 mod terminator;
 #[cfg(test)]
@@ -62,12 +65,15 @@ pub use disassembly::{Disassembled, disassemble};
 use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
+pub use packed::NoOutput;
 pub use part::{Around, Part};
 pub use reader::packets;
 pub use search::first_psb_after;
 pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder};
 pub use segment_output::SegmentOutput;
+pub use share::{Share, ShareRange, shares};
+pub use stored::{StoredOutputs, StoredSegment, decode_share, join_stored, with_missing};
 pub use stretch::Stretch;
 
 /// What to decode, and how.

@@ -126,11 +126,7 @@ impl<'a> Stream<'a> {
 
     /// Each of at least `segment_bytes` but the last.
     pub(crate) fn segments(&self, segment_bytes: u64) -> impl Iterator<Item = Segment<'a>> + '_ {
-        let mut cuts = cuts(&self.pieces, self.stretch.clone(), segment_bytes).peekable();
-        std::iter::from_fn(move || {
-            let start = cuts.next()?;
-            Some(self.segment(start, cuts.peek().copied().unwrap_or(self.stretch.end)))
-        })
+        self.ranges(segment_bytes).map(|range| self.segment(range.start, range.end))
     }
 
     /// All from a cut on, as one segment.
@@ -138,7 +134,32 @@ impl<'a> Stream<'a> {
         self.segment(start, self.stretch.end)
     }
 
-    fn segment(&self, start: AuxOffset, end: AuxOffset) -> Segment<'a> {
+    /// Where its segments of at least `segment_bytes` start and end.
+    pub(crate) fn ranges(&self, segment_bytes: u64) -> impl Iterator<Item = Range<AuxOffset>> + '_ {
+        let mut cuts = cuts(&self.pieces, self.stretch.clone(), segment_bytes).peekable();
+        std::iter::from_fn(move || {
+            let start = cuts.next()?;
+            Some(start..cuts.peek().copied().unwrap_or(self.stretch.end))
+        })
+    }
+
+    /// Its bytes, by offset.
+    pub(crate) fn pieces(&self) -> &[AuxPiece<'a>] {
+        &self.pieces
+    }
+
+    /// Index in `Recording::buffers`.
+    pub(crate) fn buffer(&self) -> usize {
+        self.buffer
+    }
+
+    /// From the first byte to after the last.
+    pub(crate) fn extent(&self) -> Range<AuxOffset> {
+        self.extent.clone()
+    }
+
+    /// The segment from one cut to the next.
+    pub(crate) fn segment(&self, start: AuxOffset, end: AuxOffset) -> Segment<'a> {
         let (first, last) = (start == self.extent.start && !self.continues, end == self.extent.end);
         let before = self.lost.partition_point(|at| *at < start || (*at == start && !first));
         let until = self.lost.partition_point(|at| *at <= end);

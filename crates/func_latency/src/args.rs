@@ -6,6 +6,7 @@ mod explain;
 mod generated;
 mod headings;
 mod merge;
+mod part;
 mod record;
 mod rows_shown;
 mod runs;
@@ -27,6 +28,8 @@ pub use explain::{AnnotateArgs, DiffArgs, ExplainArgs, ModesArgs};
 pub use generated::{CompletionsArgs, ManArgs, Shell};
 use headings::{CALLS, CHECKS, DECODING, FILES, REPORT, TARGET};
 pub use merge::MergeArgs;
+pub(crate) use part::PARTS_MAX;
+pub use part::{PartArgs, PartNumber, PlanArgs};
 pub use record::RecordArgs;
 pub use rows_shown::RowsArgs;
 pub use runs::{CompareArgs, FailArgs, RepeatArgs, StatArgs};
@@ -81,7 +84,10 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Run two commands in turns, and say by how much the second one is slower or faster
     Compare(Box<CompareArgs>),
-    /// Report the calls of several recordings from their summaries (report --summary)
+    /// Say into which parts a recording is best divided, for machines that decode one each (report --part)
+    Plan(PlanArgs),
+    /// Report the calls of several recordings from their summaries (report --summary), or those of one from
+    /// its parts (report --part)
     Merge(Box<MergeArgs>),
     /// Show the latency of a function while the program runs, a line each second, and report at the end
     Watch(Box<WatchArgs>),
@@ -107,6 +113,9 @@ pub struct ReportArgs {
     /// Which calls, and how to show them.
     #[command(flatten)]
     pub query: QueryArgs,
+    /// Which part of it.
+    #[command(flatten)]
+    pub part: PartArgs,
 }
 
 /// The recording, by position or with `-i`.

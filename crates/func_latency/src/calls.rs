@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::rows::{Labels, Origin};
 use crate::render::units::{counted, size};
+use crate::stored_trace::StoredTrace;
 use crate::target::{self, Remarks, Wanted};
 use crate::{host, kernel_code, messages, recording, recording_id, regions, threads};
 
@@ -34,6 +35,8 @@ pub(crate) struct Opened<'a> {
     pub(crate) problems: Vec<String>,
     /// The functions of `-f`.
     pub(crate) wanted: Vec<Wanted>,
+    /// What was decoded of it already: its trace is not read then.
+    pub(crate) stored: Option<&'a dyn StoredTrace>,
 }
 
 /// Opens the recording that is asked about, finds the functions, and gives both to `work`. `timed` names what
@@ -80,7 +83,15 @@ pub(crate) fn open_for_report<T>(
     let wanted = added.and_then(|()| target::wanted(&image, config, Remarks::Now));
     let wanted = wanted.inspect_err(|_| problems.iter().for_each(messages::warn))?;
     problems.extend(kernel_code::limit(&recording, &image, wanted.iter().map(|wanted| wanted.function.id)));
-    work(&Opened { config, recording: &recording, schedule: &schedule, image: &image, problems, wanted })
+    work(&Opened {
+        config,
+        recording: &recording,
+        schedule: &schedule,
+        image: &image,
+        problems,
+        wanted,
+        stored: None,
+    })
 }
 
 /// What makes a report less than whole.
@@ -262,9 +273,25 @@ impl<'a> Opened<'a> {
         digester: Option<RunDigester<'_>>,
         analysis: &mut dyn DigestSink<DigestedRuns>,
     ) -> Result<()> {
-        self.decode_by(|decoder, context, options, progress| {
-            decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
-        })
+        self.decode_by(|decoder, context, options, progress| match self.stored {
+            None => {
+                decoder::decode_digested(decoder, context, options, progress, digester.as_ref(), analysis)
+            }
+            Some(stored) => {
+                let segments = decoder::with_missing(context, &stored.segments());
+                let digester = digester.as_ref();
+                decoder::join_stored(
+                    context,
+                    &segments,
+                    stored,
+                    options.workers,
+                    progress,
+                    digester,
+                    analysis,
+                )
+            }
+        })?;
+        self.stored.map_or(Ok(()), StoredTrace::check_read)
     }
 
     /// Decodes all of it.
@@ -296,7 +323,8 @@ impl<'a> Opened<'a> {
         recording::check_uncut()
     }
 
-    fn tell(&self, Decoded { stats, diagnosis }: Decoded) {
+    /// Says how a decode went.
+    pub(crate) fn tell(&self, Decoded { stats, diagnosis }: Decoded) {
         if stats.kernel_desyncs > 0 {
             let places = counted(stats.kernel_desyncs, "place");
             messages::warn(format!(

@@ -577,6 +577,7 @@ pub(crate) fn rows_file(path: PathBuf) -> Result<RowsFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::PartArgs;
     use crate::exit;
 
     fn calls_of_f() -> CallsArgs {
@@ -587,7 +588,7 @@ mod tests {
         let mut query = QueryArgs { calls: calls_of_f(), ..QueryArgs::default() };
         change(&mut query);
         let input = InputArgs { file: None, input: None };
-        ReportConfig::new(ReportArgs { input, query })
+        ReportConfig::new(ReportArgs { input, query, part: PartArgs::default() })
     }
 
     #[test]

@@ -76,6 +76,8 @@ mod modes_command;
 pub mod one_call;
 mod open_page;
 mod output;
+mod parts;
+mod plan_command;
 mod prepared;
 mod preview_command;
 mod printable;
@@ -98,6 +100,7 @@ mod shell_line;
 mod show_command;
 mod slow_calls;
 mod stat_command;
+mod stored_trace;
 mod stripped;
 mod summary;
 mod target;
@@ -136,7 +139,8 @@ pub fn run() -> ExitCode {
 /// Runs the command with these arguments, of which the first is the program's name.
 #[must_use]
 pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Exit {
-    let command_line = match args::parse(words) {
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let command_line = match args::parse(&words) {
         Ok(command_line) => command_line,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
@@ -147,7 +151,7 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
     };
     // Where the system refuses, a file that is cut ends us, as it would have before.
     let _ = files::survive_cut_files();
-    let dispatched = dispatch(command_line);
+    let dispatched = dispatch(command_line, &words);
     // A file that was cut explains any other error.
     match recording::check_uncut().and(dispatched) {
         Ok(exit) => exit,
@@ -164,8 +168,9 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
     }
 }
 
-fn dispatch(command_line: CommandLine) -> Result<Exit> {
+fn dispatch(command_line: CommandLine, words: &[OsString]) -> Result<Exit> {
     match command_line.command {
+        Some(Command::Report(args)) if args.part.part.is_some() => parts::make::run(*args, words),
         Some(Command::Report(args)) => match TopConfig::of_report(&args) {
             Some(of_all) => top_command::run(of_all?),
             None => report_command::run(&ReportConfig::new(*args)?),
@@ -181,6 +186,7 @@ fn dispatch(command_line: CommandLine) -> Result<Exit> {
         Some(Command::Bundle(args)) => bundle_command::run(&BundleConfig::new(args)?),
         Some(Command::Stat(args)) => stat_command::run(*args),
         Some(Command::Compare(args)) => compare_command::run(*args),
+        Some(Command::Plan(args)) => plan_command::run(args),
         Some(Command::Merge(args)) => merge_command::run(&args),
         Some(Command::Watch(args)) => watch::run(*args),
         Some(Command::Dump(args)) => dump::run(&DumpConfig::new(args)?),

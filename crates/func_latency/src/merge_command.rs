@@ -1,4 +1,5 @@
-//! `merge`: the report of several recordings, from their summaries.
+//! `merge`: the report of several recordings, from their summaries; or of one, from its parts
+//! ([`crate::parts::merge`]).
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write, stdout};
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use crate::args::{Format, MergeArgs};
 use crate::exit::{Exit, failure};
 use crate::output::{self, Asked};
+use crate::parts;
 use crate::printable::{Printable, with_printable};
 use crate::render::by_host::HostReport;
 use crate::render::units::counted;
@@ -18,6 +20,9 @@ use crate::summary::names::SummaryNames;
 use crate::summary::{RecordingFacts, SummaryFile};
 
 pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
+    if parts::merge::are_parts(args)? {
+        return parts::merge::run(args);
+    }
     if let Some(path) = &args.summary {
         let inputs: Vec<_> = args.files.iter().map(std::path::PathBuf::as_path).collect();
         output::check_apart(&inputs, &[Asked { option: "--summary", path }])?;

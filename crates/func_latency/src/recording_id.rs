@@ -1,5 +1,6 @@
-//! Names a recording by what is in it: every copy has the same name, and no other recording has it.
+//! Names a recording, and its code, by what is in it: every copy has the same name, and no other has it.
 
+use image::Image;
 use model::{AuxBuffer, AuxOwner, Recording};
 
 /// Bytes of a buffer's first and of its last piece that enter the name: with the lengths and times of all,
@@ -17,6 +18,21 @@ pub(crate) fn of(recording: &Recording<'_>) -> String {
     [from, to, real, recording.sideband.len() as u64].into_iter().for_each(|number| hash.number(number));
     recording.buffers.iter().for_each(|buffer| add_buffer(&mut hash, buffer));
     format!("r{:016x}", hash.0)
+}
+
+/// The name of a recording's code as it was found: numbers of functions and objects are of it.
+pub(crate) fn of_code(image: &Image) -> String {
+    let mut hash = Fnv::default();
+    for object in image.objects() {
+        hash.text(image.object_name(object));
+        hash.text(&image.object_build_id(object).unwrap_or_default());
+        hash.number(image.object_error(object).is_none().into());
+    }
+    for function in image.functions() {
+        hash.number(function.0.into());
+        hash.number(image.function_entry(function).map_or(u64::MAX, |entry| entry.0));
+    }
+    format!("c{:016x}", hash.0)
 }
 
 fn add_buffer(hash: &mut Fnv, buffer: &AuxBuffer<'_>) {

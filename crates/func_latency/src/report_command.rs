@@ -26,6 +26,7 @@ use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
 use crate::render::units::{counted, duration};
 use crate::render::{Names, View, html, json, text};
+use crate::stored_trace::StoredTrace;
 use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
@@ -52,6 +53,25 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
             explain_command::slowest(opened)?;
         }
         Ok(exit)
+    })
+}
+
+/// Reports on a recording whose trace was decoded before: `check` says whether it is that one's. `missing` is
+/// named among its problems.
+pub(crate) fn run_of_stored(
+    config: &ReportConfig,
+    stored: &dyn StoredTrace,
+    check: &dyn Fn(&Opened<'_>) -> Result<()>,
+    missing: &[String],
+) -> Result<Exit> {
+    let started = Instant::now();
+    calls::open_for_report(&config.calls, config.needs_times(), |opened| {
+        check(opened)?;
+        let (mut problems, wanted) = (opened.problems.clone(), opened.wanted.clone());
+        problems.extend_from_slice(missing);
+        let opened = Opened { stored: Some(stored), problems: problems.clone(), wanted, ..*opened };
+        let reported = report(config, &opened, &mut problems, started);
+        reported.inspect_err(|_| problems.iter().for_each(messages::warn))
     })
 }
 

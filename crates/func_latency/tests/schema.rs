@@ -145,11 +145,12 @@ fn what_the_commands_write_fits_the_schema() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &BUILD_ID);
     let schema = Schema::open();
-    let commands: [(&[&str], &str); 14] = [
+    let commands: [(&[&str], &str); 15] = [
         (&["report", "-f", "f", "--rows", "calls.jsonl"], "func_latency/3"),
         (&["report", "-f", "outer"], "func_latency/3"),
         (&["report", "-f", "f", "--counters"], "func_latency/3"),
         (&["top"], "func_latency_top/1"),
+        (&["plan"], "func_latency.plan/1"),
         (&["show", "77-1", "-f", "f"], "func_latency_call/2"),
         (&["explain", "-f", "f"], "func_latency_explain/1"),
         (&["explain", "-f", "outer"], "func_latency_explain/1"),

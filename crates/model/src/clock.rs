@@ -44,7 +44,7 @@ impl Ns {
 ///
 /// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread. `hi` may: what comes
 /// from another stretch of the trace does not bound what was before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventTime {
     /// The earliest that it can have been.
     pub lo: Ns,

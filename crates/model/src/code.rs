@@ -9,7 +9,7 @@ use crate::ids::Pid;
 
 /// An address space for as long as its code does not change: two mappings of different code at one
 /// address have different ids, and so has a process after `execve`.  Mapping more code does not change it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SpaceId(pub u32);
 
 /// An object file (or kernel, or anonymous memory) that was mapped.

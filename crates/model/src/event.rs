@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 
+use serde::{Deserialize, Serialize};
+
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
@@ -12,7 +14,7 @@ use crate::ids::{Pid, Tid};
 use crate::recording::AuxOwner;
 
 /// An instruction that control left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Site {
     /// Its address.
     pub ip: Avma,
@@ -32,7 +34,7 @@ impl Site {
 }
 
 /// An instruction that control reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Target {
     /// Its address.
     pub ip: Avma,
@@ -43,7 +45,7 @@ pub struct Target {
 }
 
 /// Kind of a near branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum BranchKind {
     /// Direct call.
@@ -83,7 +85,7 @@ impl BranchKind {
 }
 
 /// What interrupted code, as far as the trace says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AsyncCause {
     /// It does not say: only event trace does (`event=1`, from Alder Lake on).
     #[default]
@@ -97,7 +99,7 @@ pub enum AsyncCause {
 }
 
 /// How tracing left the code that we see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EndKind {
     /// Far transfer: system call, `iret`, software interrupt.
     Syscall,
@@ -114,7 +116,7 @@ pub enum EndKind {
 }
 
 /// One change of control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transfer {
     /// Both ends are in traced code.
     Branch {

@@ -107,7 +107,7 @@ impl GapCause {
 }
 
 /// Control flow between the event before and the event after is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// From here.
     pub from: EventTime,

@@ -25,6 +25,7 @@ mod not_known;
 mod one_call;
 mod oracle_matches_counters;
 mod other_machine;
+mod parts;
 mod perf_script_agrees;
 mod records_match_perf;
 mod regions;

@@ -18,6 +18,7 @@ mod json_loss;
 pub mod ledger;
 pub mod modes;
 pub mod names;
+pub(crate) mod plan;
 pub mod row_limit;
 pub mod rows;
 pub mod runs;
