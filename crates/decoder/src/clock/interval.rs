@@ -14,7 +14,7 @@
 
 use std::num::NonZeroU64;
 
-use model::{ClockBehind, EventTime, TscClock};
+use model::{ClockBehind, EventTime, Ns, TscClock};
 
 use super::anchor::{Anchor, Kind, of_lag};
 use super::core::{Measured, Multiples};
@@ -73,17 +73,85 @@ impl Regular {
     /// other.
     #[inline(always)]
     pub(super) fn time(&self, most: u64) -> Option<EventTime> {
-        let short = most.saturating_sub(self.doubt) as i64 * self.low;
-        let long = most as i64 * self.high;
-        let lo = self.lo.max(self.lo_and_short + short).max(self.lo_and_long + long);
-        let hi = self.hi.min(self.hi_and_short + short).min(self.hi_and_long + long);
-        let point = (self.point + (self.span * most / self.shares) as i64).min(self.right);
-        let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
-        let up = hi + (ticks::ONE as i64 - 1);
+        let (lo, hi) = (self.lo_ticks(most), self.hi_ticks(most));
         (lo <= hi).then(|| {
             let lo = lo.min(self.right_lo);
-            EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) }
+            EventTime {
+                lo: self.ns(lo),
+                point: self.ns(self.point_ticks(most).clamp(lo, hi)),
+                hi: self.ns_up(hi),
+            }
         })
+    }
+
+    /// Between these two numbers of cycles no estimate is outside of its bounds: then each part of a
+    /// [`Self::time`] follows without the others.
+    ///
+    /// ```text
+    ///   hi     the least of some lines        lies above, as it does at both ends
+    ///   point  one line, up to `right`
+    ///   lo     the greatest of some lines     lies below, as it does at both ends
+    /// ```
+    pub(super) fn is_steady(&self, first: u64, last: u64) -> bool {
+        let holds = |most: u64| {
+            let point_up = self.point.saturating_add((self.span * most).div_ceil(self.shares.get()) as i64);
+            self.lo_ticks(most) <= self.point_ticks(most) && point_up <= self.hi_ticks(most)
+        };
+        // With fewer cycles than that nothing is known of the shortest: no line.
+        self.doubt <= first && holds(first) && holds(last)
+    }
+
+    /// The lower bound of a slot's time where that [is steady](Self::is_steady).
+    #[inline(always)]
+    pub(super) fn lo(&self, most: u64) -> Ns {
+        self.ns(self.lo_ticks(most).min(self.right_lo))
+    }
+
+    /// The estimate there.
+    #[inline(always)]
+    pub(super) fn point(&self, most: u64) -> Ns {
+        self.ns(self.point_ticks(most))
+    }
+
+    /// The upper bound there.
+    #[inline(always)]
+    pub(super) fn hi(&self, most: u64) -> Ns {
+        self.ns_up(self.hi_ticks(most))
+    }
+
+    #[inline(always)]
+    fn lo_ticks(&self, most: u64) -> i64 {
+        self.lo.max(self.lo_and_short + self.short(most)).max(self.lo_and_long + self.long(most))
+    }
+
+    #[inline(always)]
+    fn hi_ticks(&self, most: u64) -> i64 {
+        self.hi.min(self.hi_and_short + self.short(most)).min(self.hi_and_long + self.long(most))
+    }
+
+    #[inline(always)]
+    fn point_ticks(&self, most: u64) -> i64 {
+        (self.point + (self.span * most / self.shares) as i64).min(self.right)
+    }
+
+    #[inline(always)]
+    fn short(&self, most: u64) -> i64 {
+        most.saturating_sub(self.doubt) as i64 * self.low
+    }
+
+    #[inline(always)]
+    fn long(&self, most: u64) -> i64 {
+        most as i64 * self.high
+    }
+
+    #[inline(always)]
+    fn ns(&self, ticks: i64) -> Ns {
+        self.clock.to_ns(ticks as u64 >> FRACTION)
+    }
+
+    #[inline(always)]
+    fn ns_up(&self, ticks: i64) -> Ns {
+        self.ns(ticks + (ticks::ONE as i64 - 1))
     }
 }
 
@@ -389,6 +457,12 @@ mod tests {
             prop_assert_eq!(of_since.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
             if let Some(time) = of_since.and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, interval.time(since, 2, clock));
+            }
+            if let Some(regular) = regular(since).filter(|regular| regular.is_steady(since.least(), since.most)) {
+                for most in [since.least(), since.least().midpoint(since.most), since.most] {
+                    let time = EventTime { lo: regular.lo(most), point: regular.point(most), hi: regular.hi(most) };
+                    prop_assert_eq!(Some(time), regular.time(most));
+                }
             }
             if let Some(regular) = regular(all) {
                 prop_assert_eq!(interval.contradicts(2), regular.time(all.most).is_none());

@@ -76,11 +76,18 @@ impl<'a> Times<'a> {
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         // Where tracing starts or ends: nobody asks for that time again soon.
-        if lo == slot
-            && let Some(time) = self.timeline.regular_time(slot, &self.near)
-        {
-            return time;
+        let known = match lo == slot {
+            true => self.timeline.regular_time(slot, &self.near),
+            false => self.timeline.steady_between(lo, slot, work, &self.near),
+        };
+        match known {
+            Some(time) => time,
+            None => self.work_out_between(lo, slot, work),
         }
+    }
+
+    #[inline(never)]
+    fn work_out_between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         let time = self.at(slot);
         if lo == slot {
             return time;
