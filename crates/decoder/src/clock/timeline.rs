@@ -116,6 +116,18 @@ pub(super) struct Near {
     is_steady: bool,
 }
 
+impl Near {
+    /// All its slots are before this one.
+    pub(super) fn is_before(&self, slot: Slot) -> bool {
+        self.end <= slot
+    }
+
+    /// All its slots are after this one.
+    pub(super) fn is_after(&self, slot: Slot) -> bool {
+        slot < self.first
+    }
+}
+
 /// From a CBR packet on: what a cycle is of the bus clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BusRate {

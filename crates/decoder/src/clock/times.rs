@@ -22,8 +22,10 @@ pub(crate) struct Times<'a> {
     lo: [Ns; RECENT],
     point: [Ns; RECENT],
     hi: [Ns; RECENT],
-    /// Where in the timeline was asked last.
+    /// Where in the timeline was asked last, and where before: the slots that events happened after are often
+    /// there.
     near: Near,
+    before: Near,
 }
 
 impl<'a> Times<'a> {
@@ -36,6 +38,7 @@ impl<'a> Times<'a> {
             point: [Ns(0); RECENT],
             hi: [Ns(0); RECENT],
             near: Near::default(),
+            before: Near::default(),
         }
     }
 
@@ -60,7 +63,11 @@ impl<'a> Times<'a> {
     #[cold]
     #[inline(never)]
     fn look_up(&mut self, slot: Slot) {
-        let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        if self.near.is_before(slot) {
+            self.before = self.near.clone();
+        }
+        let near = if self.near.is_after(slot) { &mut self.before } else { &mut self.near };
+        let time = self.timeline.time(slot, near).unwrap_or_default();
         self.keep(slot, time);
     }
 
