@@ -84,39 +84,35 @@ impl Regular {
         })
     }
 
-    /// Between these two numbers of cycles no estimate is outside of its bounds: then each part of a
-    /// [`Self::time`] follows without the others.
+    /// What it comes down to between these two numbers of cycles, if no estimate is outside of its bounds
+    /// there, and the right anchor bounds nothing.
     ///
     /// ```text
     ///   hi     the least of some lines        lies above, as it does at both ends
-    ///   point  one line, up to `right`
+    ///   point  one line
     ///   lo     the greatest of some lines     lies below, as it does at both ends
     /// ```
-    pub(super) fn is_steady(&self, first: u64, last: u64) -> bool {
+    pub(super) fn steady(&self, first: u64, last: u64) -> Option<Steady> {
         let holds = |most: u64| {
             let point_up = self.point.saturating_add((self.span * most).div_ceil(self.shares.get()) as i64);
             self.lo_ticks(most) <= self.point_ticks(most) && point_up <= self.hi_ticks(most)
         };
+        let is_free = self.lo_ticks(last) <= self.right_lo && self.point_of_line(last) <= self.right;
         // With fewer cycles than that nothing is known of the shortest: no line.
-        self.doubt <= first && holds(first) && holds(last)
-    }
-
-    /// The lower bound of a slot's time where that [is steady](Self::is_steady).
-    #[inline(always)]
-    pub(super) fn lo(&self, most: u64) -> Ns {
-        self.ns(self.lo_ticks(most).min(self.right_lo))
-    }
-
-    /// The estimate there.
-    #[inline(always)]
-    pub(super) fn point(&self, most: u64) -> Ns {
-        self.ns(self.point_ticks(most))
-    }
-
-    /// The upper bound there.
-    #[inline(always)]
-    pub(super) fn hi(&self, most: u64) -> Ns {
-        self.ns_up(self.hi_ticks(most))
+        let is_steady = self.doubt <= first && holds(first) && holds(last) && is_free;
+        let before = (self.doubt as i64).checked_mul(self.low).filter(|_| is_steady)?;
+        let &Self { low, high, lo, lo_and_long, hi, hi_and_long, point, span, shares, clock, .. } = self;
+        let (lo_and_short, hi_and_short) = (self.lo_and_short - before, self.hi_and_short - before);
+        Some(Steady {
+            low,
+            high,
+            lo: [lo, lo_and_short, lo_and_long],
+            hi: [hi, hi_and_short, hi_and_long],
+            point,
+            span,
+            shares,
+            clock,
+        })
     }
 
     #[inline(always)]
@@ -131,7 +127,12 @@ impl Regular {
 
     #[inline(always)]
     fn point_ticks(&self, most: u64) -> i64 {
-        (self.point + (self.span * most / self.shares) as i64).min(self.right)
+        self.point_of_line(most).min(self.right)
+    }
+
+    #[inline(always)]
+    fn point_of_line(&self, most: u64) -> i64 {
+        self.point + (self.span * most / self.shares) as i64
     }
 
     #[inline(always)]
@@ -152,6 +153,50 @@ impl Regular {
     #[inline(always)]
     fn ns_up(&self, ticks: i64) -> Ns {
         self.ns(ticks + (ticks::ONE as i64 - 1))
+    }
+}
+
+/// The times of slots where each part of one follows without the others: [`Regular::steady`].
+#[derive(Clone, Copy)]
+pub(super) struct Steady {
+    /// The shortest and the longest cycle.
+    low: i64,
+    high: i64,
+    /// What bounds a slot at once, what does with the short cycles up to it, and what with the long ones.
+    lo: [i64; 3],
+    hi: [i64; 3],
+    /// The estimate: so much is shared out among so many cycles, from here on.
+    point: i64,
+    span: u64,
+    shares: NonZeroU64,
+    clock: ClockBehind,
+}
+
+impl Steady {
+    /// The lower bound of a slot's time, so many cycles after the left anchor.
+    #[inline(always)]
+    pub(super) fn lo(&self, most: u64) -> Ns {
+        let [at_once, short, long] = self.lo;
+        self.ns(at_once.max(short + most as i64 * self.low).max(long + most as i64 * self.high))
+    }
+
+    /// The estimate.
+    #[inline(always)]
+    pub(super) fn point(&self, most: u64) -> Ns {
+        self.ns(self.point + (self.span * most / self.shares) as i64)
+    }
+
+    /// The upper bound.
+    #[inline(always)]
+    pub(super) fn hi(&self, most: u64) -> Ns {
+        let [at_once, short, long] = self.hi;
+        let hi = at_once.min(short + most as i64 * self.low).min(long + most as i64 * self.high);
+        self.ns(hi + (ticks::ONE as i64 - 1))
+    }
+
+    #[inline(always)]
+    fn ns(&self, ticks: i64) -> Ns {
+        self.clock.to_ns(ticks as u64 >> FRACTION)
     }
 }
 
@@ -458,9 +503,11 @@ mod tests {
             if let Some(time) = of_since.and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, interval.time(since, 2, clock));
             }
-            if let Some(regular) = regular(since).filter(|regular| regular.is_steady(since.least(), since.most)) {
-                for most in [since.least(), since.least().midpoint(since.most), since.most] {
-                    let time = EventTime { lo: regular.lo(most), point: regular.point(most), hi: regular.hi(most) };
+            let first = since.least().max(straddle);
+            let steady = regular(since).and_then(|regular| Some((regular, regular.steady(first, since.most)?)));
+            if let Some((regular, steady)) = steady.filter(|_| first <= since.most) {
+                for most in [first, first.midpoint(since.most), since.most] {
+                    let time = EventTime { lo: steady.lo(most), point: steady.point(most), hi: steady.hi(most) };
                     prop_assert_eq!(Some(time), regular.time(most));
                 }
             }

@@ -7,7 +7,7 @@ use model::{Cycles, EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::anchor::Anchor;
-use super::interval::{self, Interval, Lines, Regular};
+use super::interval::{self, Interval, Lines, Regular, Steady};
 use super::progress;
 use super::range::Range;
 use super::span::{Doubt, Span};
@@ -112,8 +112,8 @@ pub(super) struct Near {
     lines: Option<Lines>,
     /// If the part's rule comes down to that.
     regular: Option<Regular>,
-    /// What is regular of these slots [is steady](Regular::is_steady).
-    is_steady: bool,
+    /// If that is steady.
+    steady: Option<Steady>,
 }
 
 impl Near {
@@ -447,23 +447,22 @@ impl Timeline {
     }
 
     /// The time of what happened after `lo`, not after `slot`, which is a later one, and when `work`
-    /// instructions had passed, if these slots are `near`, and all [steady](Regular::is_steady) there. None,
+    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there. None,
     /// too, if it happened before the last slot of those between.
     #[inline(always)]
     pub(super) fn steady_between(&self, lo: Slot, slot: Slot, work: u32, near: &Near) -> Option<EventTime> {
-        let is_near = near.is_steady && near.first <= lo && slot < near.end;
-        let regular = near.regular.as_ref().filter(|_| is_near)?;
+        let steady = near.steady.as_ref().filter(|_| near.first <= lo && slot < near.end)?;
         let slots = self.marks.get(lo.0 as usize..slot.0 as usize + 1)?;
         let [.., before, last] = slots else { return None };
         let (first, since) = (slots.first()?, |mark: &Mark| near.since.most + u64::from(mark.most));
         if slots.len() > 2 && progress::passed_since(work, before.work) == 0 {
             return None;
         }
-        let (lo, hi) = (regular.lo(since(first)), regular.hi(since(last)));
-        let end = regular.point(since(last));
+        let (lo, hi) = (steady.lo(since(first)), steady.hi(since(last)));
+        let end = steady.point(since(last));
         let point =
             if progress::passed_since(work, before.work) < progress::passed_since(last.work, before.work) {
-                progress::share((before.work, regular.point(since(before))), (last.work, end), work)
+                progress::share((before.work, steady.point(since(before))), (last.work, end), work)
             } else {
                 end
             };
@@ -507,7 +506,7 @@ impl Timeline {
         }
         near.regular = near.lines.as_ref().and_then(|lines| lines.of(last));
         let from = self.marks.get(first.0 as usize).map_or(0, |mark| most + u64::from(mark.most));
-        near.is_steady = near.regular.as_ref().is_some_and(|regular| regular.is_steady(from, last.most));
+        near.steady = near.regular.as_ref().and_then(|regular| regular.steady(from, last.most));
         (near.first, near.end, near.part, near.run) = (first, end, part, run);
         near.since = Span { most, doubt };
         Some(())
