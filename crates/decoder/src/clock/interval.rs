@@ -504,10 +504,12 @@ mod tests {
                 prop_assert_eq!(time, interval.time(since, 2, clock));
             }
             let first = since.least().max(straddle);
-            let steady = regular(since).and_then(|regular| Some((regular, regular.steady(first, since.most)?)));
-            if let Some((regular, steady)) = steady.filter(|_| first <= since.most) {
+            let of_first = regular(since).filter(|_| first <= since.most);
+            let steady = of_first.and_then(|regular| Some((regular, regular.steady(first, since.most)?)));
+            if let Some((regular, steady)) = steady {
                 for most in [first, first.midpoint(since.most), since.most] {
-                    let time = EventTime { lo: steady.lo(most), point: steady.point(most), hi: steady.hi(most) };
+                    let [lo, point, hi] = [steady.lo(most), steady.point(most), steady.hi(most)];
+                    let time = EventTime { lo, point, hi };
                     prop_assert_eq!(Some(time), regular.time(most));
                 }
             }

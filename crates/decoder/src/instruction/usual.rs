@@ -169,8 +169,9 @@ fn scalar_len(code: &[u8; WINDOW]) -> Option<u8> {
     let rex = usize::from(code[1] & 0xf0 == 0x40);
     let [0x0f, opcode, mod_rm, next, ..] = *code.get(1 + rex..)? else { return None };
     let is_of_both = matches!(opcode, 0x10 | 0x11 | 0x2a | 0x2c | 0x2d | 0x51 | 0x58..=0x5a | 0x5c..=0x5f);
-    let is_of_f3 = matches!(opcode, 0x6f | 0x7e | 0x7f | 0xb8 | 0xbc | 0xbd) // MOVDQU, MOVQ, POPCNT, TZCNT, LZCNT
-        || opcode == 0x1e && mod_rm == 0xfa; // ENDBR64
+    // MOVDQU, MOVQ, POPCNT, TZCNT, LZCNT; ENDBR64.
+    let is_of_f3 =
+        matches!(opcode, 0x6f | 0x7e | 0x7f | 0xb8 | 0xbc | 0xbd) || opcode == 0x1e && mod_rm == 0xfa;
     let is_known = is_of_both || is_of_f3 && code[0] == 0xf3;
     is_known.then(|| (3 + rex + operand_len(mod_rm, next)) as u8)
 }
