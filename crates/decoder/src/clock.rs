@@ -20,6 +20,7 @@ mod core;
 mod crystal;
 mod cycles;
 mod interval;
+mod mark;
 mod progress;
 mod range;
 mod settle;

@@ -8,6 +8,7 @@ use model::{Cycles, EventTime, Ns, TscClock};
 use super::Slot;
 use super::anchor::Anchor;
 use super::interval::{self, Interval, Lines, Regular, Steady};
+use super::mark::Mark;
 use super::progress;
 use super::range::Range;
 use super::span::{Doubt, Span};
@@ -34,15 +35,6 @@ struct Part {
     rule: Rule,
     /// Packets that contradict the rule say so much.
     bound: Option<(Ns, Ns)>,
-}
-
-/// What had passed at a flow packet: small, for each has one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    /// [`Span::most`] since the anchor before it, less that of its run.
-    pub(super) most: u32,
-    /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
-    pub(super) work: u32,
 }
 
 /// What the marks from `first` on have in common, up to the next run's.
