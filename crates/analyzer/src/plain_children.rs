@@ -24,7 +24,7 @@ impl<'a> Thread<'a> {
     /// Acts on the first events, if they are a call that returns to where it was made, after jumps at most,
     /// and the rules could see nothing in them but a child of a call that gathers its children. Returns the
     /// number of these events. `counters`: the thread's at each event, where they were asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn calls_child(
         &mut self,
         session: &mut Session<'a>,
@@ -32,9 +32,18 @@ impl<'a> Thread<'a> {
         events: &[TraceEvent],
         counters: Option<&[Counters]>,
     ) -> Option<usize> {
-        if !self.stack.gathers() {
-            return None; // no child that counts
-        }
+        // Otherwise no child counts.
+        if self.stack.gathers() { self.calls_plain_child(session, space, events, counters) } else { None }
+    }
+
+    #[inline(never)]
+    fn calls_plain_child(
+        &mut self,
+        session: &mut Session<'a>,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: Option<&[Counters]>,
+    ) -> Option<usize> {
         let [TraceEvent::Branch(call), after @ ..] = events else { return None };
         let Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } = call.transfer
         else {
@@ -45,22 +54,22 @@ impl<'a> Thread<'a> {
             return None;
         }
         let child = plain_child(session, from.next_ip(), to.function, after)?;
-        let mut frame = None;
-        for (event, number) in events.iter().zip(0..=child.end) {
-            if let TraceEvent::Branch(branch) = event {
-                self.reaches(space, branch);
-            }
-            if number == child.begin {
-                frame = Some(Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) });
-            }
-        }
-        let counted = counters.and_then(|counters| {
-            let [begun, ended] = [counters.get(child.begin)?, counters.get(child.end)?];
+        let [Some(TraceEvent::Branch(begun)), Some(TraceEvent::Branch(ended))] =
+            [events.get(child.begin), events.get(child.end)]
+        else {
+            return None;
+        };
+        // Between the two only time passes.
+        self.reaches(space, begun);
+        let frame = Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) };
+        self.reaches(space, ended);
+        if let Some(counters) = counters
+            && let Some((begun, ended)) = counters.get(child.begin).zip(counters.get(child.end))
+        {
             self.counting.reach(events.get(child.end)?, ended);
-            Some(Counted::between(begun, ended))
-        });
-        if let Some(frame) = frame {
-            self.add_child_above(session, &frame, counted.as_ref());
+            self.add_child_above(session, &frame, Some(&Counted::between(begun, ended)));
+        } else {
+            self.add_child_above(session, &frame, None);
         }
         Some(child.end + 1)
     }
@@ -119,5 +128,5 @@ fn plain_child(
 /// What kind of code a function is, if the request does not ask about it.
 #[inline(always)]
 fn kind_of_other(session: &mut Session<'_>, function: FunctionId) -> Option<FunctionKind> {
-    session.roles.get(function).is_none().then(|| session.map.kind_of_entered(function))
+    (!session.roles.has(function)).then(|| session.map.kind_of_entered(function))
 }

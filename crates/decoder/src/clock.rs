@@ -20,6 +20,7 @@ mod core;
 mod crystal;
 mod cycles;
 mod interval;
+mod mark;
 mod progress;
 mod range;
 mod settle;
@@ -192,10 +193,20 @@ impl Clock {
         self.timeline.push(work)
     }
 
+    /// The recording has CYC packets.
+    pub(crate) fn has_cyc(&self) -> bool {
+        self.has_cyc
+    }
+
     /// A slot for a TNT at hand, at whose first branch `work` instructions had passed.
-    #[inline(always)]
     pub(crate) fn tnt(&mut self, work: u32, tnt: Tnt) {
-        if self.has_cyc {
+        if self.has_cyc { self.tnt_of::<true>(work, tnt) } else { self.tnt_of::<false>(work, tnt) }
+    }
+
+    /// [`Self::tnt`] where [`Self::has_cyc`] is `CYC`.
+    #[inline(always)]
+    pub(crate) fn tnt_of<const CYC: bool>(&mut self, work: u32, tnt: Tnt) {
+        if CYC {
             self.slot(work);
         } else {
             self.timeline.count(1);

@@ -28,14 +28,14 @@ pub fn disassemble(ip: Avma, bytes: &[u8]) -> impl Iterator<Item = Disassembled>
     options.set_uppercase_hex(false);
     options.set_use_hex_prefix(true);
     std::iter::from_fn(move || {
-        let decoded = instructions.next().ok()?;
+        let decoded = instructions.next_of_disassembler().ok()?;
         let target = match decoded.terminator {
             Some(
                 Terminator::Conditional { taken: to } | Terminator::Jump { to } | Terminator::Call { to, .. },
             ) => Some(to),
             _ => None,
         };
-        let text = text_of(instructions.last(), target.is_some(), &mut formatter);
+        let text = text_of(instructions.disassembled()?, target.is_some(), &mut formatter);
         Some(Disassembled { ip: decoded.ip, len: decoded.len, text, target })
     })
 }

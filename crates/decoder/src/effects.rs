@@ -315,6 +315,11 @@ impl<W: Work> Effects<W> {
             stack.pop();
         }
         let (EdgeId(mut next), mut left) = (effect.edges, effect.calls);
+        if left == 1
+            && let Some(&call) = self.calls.get(next as usize)
+        {
+            return stack.push(call);
+        }
         while left > 0
             && let Some(&call) = self.calls.get(next as usize)
         {

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod second_opinion;
+mod usual;
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Instruction};
 use model::Avma;
@@ -20,44 +21,85 @@ pub(crate) struct Decoded {
 
 /// The instructions of straight code.
 pub(crate) struct Instructions<'a> {
-    decoder: Decoder<'a>,
     bytes: &'a [u8],
+    /// Where the next one is, as an address and among the bytes.
+    ip: Avma,
+    position: usize,
+    /// Of those that are not [`usual`]: nearly all blocks have none, and a new one costs as much as ten
+    /// instructions.
+    disassembler: Option<Box<Disassembler<'a>>>,
+}
+
+struct Disassembler<'a> {
+    decoder: Decoder<'a>,
     instruction: Instruction,
 }
 
 impl<'a> Instructions<'a> {
     /// The instructions from `ip` on, where the code is `bytes`.
     pub(crate) fn at(ip: Avma, bytes: &'a [u8]) -> Self {
-        let decoder = Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE);
-        Self { decoder, bytes, instruction: Instruction::default() }
+        Self { bytes, ip, position: 0, disassembler: None }
     }
 
     /// The next one.
-    #[inline]
+    // In its caller's loop, which of most keeps no more than the length.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Decoded, Undecoded> {
-        let (position, ip) = (self.decoder.position(), self.decoder.ip());
-        self.decoder.decode_out(&mut self.instruction);
-        if self.instruction.is_invalid() {
-            return self.next_of_apx(position, ip);
+        match self.bytes.get(self.position..).and_then(usual::plain_len) {
+            Some(len) => Ok(self.pass(Decoded { ip: self.ip, len, terminator: None })),
+            None => self.next_of_others(),
         }
-        let len = self.instruction.len() as u8;
-        Ok(Decoded { ip: Avma(ip), len, terminator: terminator_of(&self.instruction) })
     }
 
-    /// The one that was given last, as the disassembler has it; invalid if it does not know it.
-    pub(crate) fn last(&self) -> &Instruction {
-        &self.instruction
+    #[inline(never)]
+    fn next_of_others(&mut self) -> Result<Decoded, Undecoded> {
+        match usual::decode(self.ip, self.bytes.get(self.position..).unwrap_or_default()) {
+            Some(decoded) => Ok(self.pass(decoded)),
+            None => self.next_of_disassembler(),
+        }
+    }
+
+    /// The next one, by the disassembler.
+    pub(crate) fn next_of_disassembler(&mut self) -> Result<Decoded, Undecoded> {
+        let Self { bytes, ip, position, disassembler } = self;
+        let Disassembler { decoder, instruction } = &mut **disassembler.get_or_insert_with(|| {
+            let decoder = Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE);
+            Box::new(Disassembler { decoder, instruction: Instruction::default() })
+        });
+        decoder.set_position(*position).map_err(|_| Undecoded::Missing)?;
+        decoder.set_ip(ip.0);
+        decoder.decode_out(instruction);
+        if !instruction.is_invalid() {
+            let terminator = terminator_of(instruction);
+            let decoded = Decoded { ip: *ip, len: instruction.len() as u8, terminator };
+            return Ok(self.pass(decoded));
+        }
+        match decoder.last_error() {
+            DecoderError::NoMoreBytes => Err(Undecoded::Missing),
+            _ => self.next_of_apx(),
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self, decoded: Decoded) -> Decoded {
+        self.position += usize::from(decoded.len);
+        self.ip = self.ip.plus(decoded.len.into());
+        decoded
+    }
+
+    /// What the disassembler has found last, if that is what was given last; invalid if it does not know it.
+    pub(crate) fn disassembled(&self) -> Option<&Instruction> {
+        self.disassembler.as_ref().map(|disassembler| &disassembler.instruction)
     }
 
     /// The next one, which the disassembler does not know.
     #[cold]
-    fn next_of_apx(&mut self, position: usize, ip: u64) -> Result<Decoded, Undecoded> {
-        if self.decoder.last_error() == DecoderError::NoMoreBytes {
+    fn next_of_apx(&mut self) -> Result<Decoded, Undecoded> {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let (len, terminator) = apx::decode(rest)?;
+        if usize::from(len) > rest.len() {
             return Err(Undecoded::Missing);
         }
-        let (len, terminator) = apx::decode(self.bytes.get(position..).unwrap_or_default())?;
-        self.decoder.set_position(position + usize::from(len)).map_err(|_| Undecoded::Missing)?;
-        self.decoder.set_ip(ip.wrapping_add(u64::from(len)));
-        Ok(Decoded { ip: Avma(ip), len, terminator })
+        Ok(self.pass(Decoded { ip: self.ip, len, terminator }))
     }
 }

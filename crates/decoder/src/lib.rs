@@ -177,6 +177,11 @@ impl<'a> Context<'a> {
         !is_jump || from != to || self.all_branches || self.jumps_of.is_some_and(|of| of.contains(from))
     }
 
+    /// Jumps inside of some function are emitted.
+    pub(crate) fn takes_jumps(&self) -> bool {
+        self.all_branches || self.jumps_of.is_some()
+    }
+
     /// Control that leaves for code which is not there, because of `cause`, is seen where it comes back.
     ///
     /// Linked code ([`CodeSource::is_linked`]) leaves its object by indirect branches and returns only. Each

@@ -10,7 +10,7 @@ use packet::Tnt;
 use crate::Context;
 use crate::block::{Block, BlockId};
 use crate::effects::{
-    Asked, Effect, Effects, End, MAX_DIRECT, Program, ReturnSite, Side, no_code, stopped_at,
+    Asked, Effect, Effects, End, MAX_DIRECT, Program, Remembered, ReturnSite, Side, no_code, stopped_at,
 };
 use crate::graph::BlockGraph;
 use crate::output::{Moment, Output};
@@ -53,6 +53,52 @@ pub(crate) struct Walk<'a, W> {
     /// Branches that were passed and not emitted yet, each with the work done at it.
     pub(crate) passed: Vec<(W, Transfer)>,
     pub(crate) output: &'a mut Output<W>,
+}
+
+/// A walk by remembered effects alone.
+pub(crate) struct Known<'w, W> {
+    remembered: Remembered<'w, W>,
+    effects: &'w Effects<W>,
+    stack: &'w mut ReturnStack,
+    output: &'w mut Output<W>,
+    /// Where calls return from.
+    side: Side,
+}
+
+impl<'w, W: Work> Known<'w, W> {
+    /// Goes on from `here` by the remembered effect of what a packet says. None if nothing is remembered, or
+    /// if more than that has to be asked. `has_first_bit`: with the first bit of the TNT that is being
+    /// followed.
+    ///
+    /// `here` is the caller's own: so it stays in registers from one packet to the next.
+    #[inline(always)]
+    pub(crate) fn follow(
+        &mut self,
+        here: &mut Here<W>,
+        asked: Asked,
+        has_first_bit: bool,
+        step: impl FnOnce() -> Step,
+    ) -> Option<&'w Effect<W>> {
+        let Self { remembered, effects, stack, output, side } = self;
+        let effect = remembered.find(here.block, asked)?;
+        let (next, call) = match effect.end {
+            End::Used => (effect.next, BlockId::NONE),
+            End::Return => {
+                let call = stack.top();
+                let next = effects.return_site_from(*side, call)?.block;
+                stack.pop();
+                (next, call)
+            }
+            _ => return None,
+        };
+        if let Some(first) = effect.edges() {
+            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            output.effect(&step(), here.work, edges, effects);
+        }
+        effects.change_stack(effect, stack);
+        *here = Here { block: next, work: here.work.plus(effect.work) };
+        Some(effect)
+    }
 }
 
 type Walked<T> = Result<T, GapCause>;
@@ -256,39 +302,11 @@ impl<W: Work> Walk<'_, W> {
         *Program { context, graph, effects, space: *space }.work_out(block, asked)
     }
 
-    /// Goes on from `here` by the remembered effect of what a packet says. None if nothing is remembered, or
-    /// if more than that has to be asked. `has_first_bit`: with the first bit of the TNT that is being
-    /// followed.
-    ///
-    /// `here` is the caller's own: so it stays in registers from one packet to the next.
-    #[inline(always)]
-    pub(crate) fn follow_known(
-        &mut self,
-        here: &mut Here<W>,
-        asked: Asked,
-        has_first_bit: bool,
-        step: impl FnOnce() -> Step,
-    ) -> Option<&Effect<W>> {
-        let Self { effects, stack, output, .. } = self;
+    /// What it takes to go by remembered effects from one packet to the next; none if there are none.
+    pub(crate) fn known(&mut self) -> Option<Known<'_, W>> {
+        let Self { effects, stack, output, space, .. } = self;
         let effects: &Effects<W> = effects;
-        let effect = effects.find(here.block, asked)?;
-        let (next, call) = match effect.end {
-            End::Used => (effect.next, BlockId::NONE),
-            End::Return => {
-                let call = stack.top();
-                let next = effects.return_site_from(Side::User(self.space), call)?.block;
-                stack.pop();
-                (next, call)
-            }
-            _ => return None,
-        };
-        if let Some(first) = effect.edges() {
-            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
-            output.effect(&step(), here.work, edges, effects);
-        }
-        effects.change_stack(effect, stack);
-        *here = Here { block: next, work: here.work.plus(effect.work) };
-        Some(effect)
+        Some(Known { remembered: effects.remembered()?, effects, stack, output, side: Side::User(*space) })
     }
 
     /// Goes on by any effect that is not lost.

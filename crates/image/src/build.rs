@@ -100,7 +100,12 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
             continue;
         }
         if count > 1 {
-            run.sort_by_cached_key(|i| name_rank(symbol(i), source.strings, *i));
+            run.sort_unstable_by(|a, b| {
+                let by_symbol = rank(symbol(a)).cmp(&rank(symbol(b)));
+                let by_name =
+                    || name_rank(symbol(a), source.strings).cmp(&name_rank(symbol(b), source.strings));
+                by_symbol.then_with(by_name).then(a.cmp(b))
+            });
         }
         let Some(Symbol { value: start, size, .. }) = run.first().map(symbol) else { continue };
         groups.push(Group { start: *start, size: *size, first_symbol, symbols: count, is_entry: true });
@@ -142,21 +147,17 @@ fn add_ranges(ranges: &[CodeRange], groups: &mut Vec<Group>) {
 const NO_SYMBOL: Symbol =
     Symbol { value: 0, size: 0, name: 0, file: 0, local: true, weak: false, resolver: false, untyped: false };
 
-/// Of several symbols at one address: one of a function, the largest, then one that other files see, then the
-/// plainest name, and of equally plain ones the strong (`strrchr`, which has the weak alias `rindex`).
-fn name_rank(symbol: &Symbol, strings: Strings<'_>, index: u32) -> impl Ord + use<> {
+/// Of several symbols at one address, first: one of a function, the largest, then one that other files see.
+fn rank(symbol: &Symbol) -> impl Ord + use<> {
+    (symbol.untyped, Reverse(symbol.size), symbol.local)
+}
+
+/// Of several that [`rank`] alike, first: the plainest name, and of equally plain ones the strong (`strrchr`,
+/// which has the weak alias `rindex`).
+fn name_rank<'a>(symbol: &Symbol, strings: Strings<'a>) -> impl Ord + use<'a> {
     let name = strings.get(symbol.name);
     let underscores = name.iter().take_while(|b| **b == b'_').count();
-    (
-        symbol.untyped,
-        Reverse(symbol.size),
-        symbol.local,
-        underscores,
-        symbol.weak,
-        name.len(),
-        name.to_vec(),
-        index,
-    )
+    (underscores, symbol.weak, name.len(), name)
 }
 
 /// The group of the hot part of each group whose symbols are all cold parts.

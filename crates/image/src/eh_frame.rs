@@ -29,9 +29,22 @@ pub(crate) fn ranges(section: &[u8], address: u64) -> Vec<CodeRange> {
             list.push(CodeRange { start: fde.initial_address(), size, is_entry });
         }
     });
-    list.sort_unstable();
-    list.dedup_by_key(|range| range.start);
+    sort_by_start(&mut list);
+    // Of several with one start the least.
+    list.dedup_by(|range, kept| {
+        let is_same = range.start == kept.start;
+        if is_same {
+            *kept = (*range).min(*kept);
+        }
+        is_same
+    });
     list
+}
+
+/// Sorts ranges by start: of numbers that are near each other few digits.
+fn sort_by_start(list: &mut [CodeRange]) {
+    let least = list.iter().map(|range| range.start).min().unwrap_or(0);
+    radsort::sort_by_key(list, |range| range.start - least);
 }
 
 /// Shows the entries of a table that can be read, up to where it is damaged; false if something could not be.
@@ -108,8 +121,10 @@ mod tests {
         bytes
     }
 
-    const ENTRIES: [(u64, u32, [u8; 3]); 4] = [
+    const ENTRIES: [(u64, u32, [u8; 3]); 6] = [
+        (0x500, 0x28, [ADVANCE_4, DEF_CFA_OFFSET, 16]),
         (0x500, 0x20, [ADVANCE_4, DEF_CFA_OFFSET, 16]),
+        (0x500, 0x28, [DEF_CFA_OFFSET, 48, 0]),
         (0x400, 0x10, [DEF_CFA_OFFSET, 48, 0]),
         (0x600, 0, [0, 0, 0]),
         (0x700, 8, [REMEMBER_STATE, 0, 0]),

@@ -229,7 +229,7 @@ fn unnamed_ranges(elf: &Elf<'_>) -> Vec<CodeRange> {
             ranges.push(entry);
         }
     }
-    ranges.sort_unstable();
+    ranges.sort(); // two sorted lists, one after the other: not unstable, which does not see that
     ranges
 }
 

@@ -14,7 +14,7 @@
 
 use std::num::NonZeroU64;
 
-use model::{ClockBehind, EventTime, TscClock};
+use model::{ClockBehind, EventTime, Ns, TscClock};
 
 use super::anchor::{Anchor, Kind, of_lag};
 use super::core::{Measured, Multiples};
@@ -73,17 +73,130 @@ impl Regular {
     /// other.
     #[inline(always)]
     pub(super) fn time(&self, most: u64) -> Option<EventTime> {
-        let short = most.saturating_sub(self.doubt) as i64 * self.low;
-        let long = most as i64 * self.high;
-        let lo = self.lo.max(self.lo_and_short + short).max(self.lo_and_long + long);
-        let hi = self.hi.min(self.hi_and_short + short).min(self.hi_and_long + long);
-        let point = (self.point + (self.span * most / self.shares) as i64).min(self.right);
-        let ns = |ticks: i64| self.clock.to_ns(ticks as u64 >> FRACTION);
-        let up = hi + (ticks::ONE as i64 - 1);
+        let (lo, hi) = (self.lo_ticks(most), self.hi_ticks(most));
         (lo <= hi).then(|| {
             let lo = lo.min(self.right_lo);
-            EventTime { lo: ns(lo), point: ns(point.clamp(lo, hi)), hi: ns(up) }
+            EventTime {
+                lo: self.ns(lo),
+                point: self.ns(self.point_ticks(most).clamp(lo, hi)),
+                hi: self.ns_up(hi),
+            }
         })
+    }
+
+    /// What it comes down to between these two numbers of cycles, if no estimate is outside of its bounds
+    /// there, and the right anchor bounds nothing.
+    ///
+    /// ```text
+    ///   hi     the least of some lines        lies above, as it does at both ends
+    ///   point  one line
+    ///   lo     the greatest of some lines     lies below, as it does at both ends
+    /// ```
+    pub(super) fn steady(&self, first: u64, last: u64) -> Option<Steady> {
+        let holds = |most: u64| {
+            let point_up = self.point.saturating_add((self.span * most).div_ceil(self.shares.get()) as i64);
+            self.lo_ticks(most) <= self.point_ticks(most) && point_up <= self.hi_ticks(most)
+        };
+        let is_free = self.lo_ticks(last) <= self.right_lo && self.point_of_line(last) <= self.right;
+        // With fewer cycles than that nothing is known of the shortest: no line.
+        let is_steady = self.doubt <= first && holds(first) && holds(last) && is_free;
+        let before = (self.doubt as i64).checked_mul(self.low).filter(|_| is_steady)?;
+        let &Self { low, high, lo, lo_and_long, hi, hi_and_long, point, span, shares, clock, .. } = self;
+        let (lo_and_short, hi_and_short) = (self.lo_and_short - before, self.hi_and_short - before);
+        Some(Steady {
+            low,
+            high,
+            lo: [lo, lo_and_short, lo_and_long],
+            hi: [hi, hi_and_short, hi_and_long],
+            point,
+            span,
+            shares,
+            clock,
+        })
+    }
+
+    #[inline(always)]
+    fn lo_ticks(&self, most: u64) -> i64 {
+        self.lo.max(self.lo_and_short + self.short(most)).max(self.lo_and_long + self.long(most))
+    }
+
+    #[inline(always)]
+    fn hi_ticks(&self, most: u64) -> i64 {
+        self.hi.min(self.hi_and_short + self.short(most)).min(self.hi_and_long + self.long(most))
+    }
+
+    #[inline(always)]
+    fn point_ticks(&self, most: u64) -> i64 {
+        self.point_of_line(most).min(self.right)
+    }
+
+    #[inline(always)]
+    fn point_of_line(&self, most: u64) -> i64 {
+        self.point + (self.span * most / self.shares) as i64
+    }
+
+    #[inline(always)]
+    fn short(&self, most: u64) -> i64 {
+        most.saturating_sub(self.doubt) as i64 * self.low
+    }
+
+    #[inline(always)]
+    fn long(&self, most: u64) -> i64 {
+        most as i64 * self.high
+    }
+
+    #[inline(always)]
+    fn ns(&self, ticks: i64) -> Ns {
+        self.clock.to_ns(ticks as u64 >> FRACTION)
+    }
+
+    #[inline(always)]
+    fn ns_up(&self, ticks: i64) -> Ns {
+        self.ns(ticks + (ticks::ONE as i64 - 1))
+    }
+}
+
+/// The times of slots where each part of one follows without the others: [`Regular::steady`].
+#[derive(Clone, Copy)]
+pub(super) struct Steady {
+    /// The shortest and the longest cycle.
+    low: i64,
+    high: i64,
+    /// What bounds a slot at once, what does with the short cycles up to it, and what with the long ones.
+    lo: [i64; 3],
+    hi: [i64; 3],
+    /// The estimate: so much is shared out among so many cycles, from here on.
+    point: i64,
+    span: u64,
+    shares: NonZeroU64,
+    clock: ClockBehind,
+}
+
+impl Steady {
+    /// The lower bound of a slot's time, so many cycles after the left anchor.
+    #[inline(always)]
+    pub(super) fn lo(&self, most: u64) -> Ns {
+        let [at_once, short, long] = self.lo;
+        self.ns(at_once.max(short + most as i64 * self.low).max(long + most as i64 * self.high))
+    }
+
+    /// The estimate.
+    #[inline(always)]
+    pub(super) fn point(&self, most: u64) -> Ns {
+        self.ns(self.point + (self.span * most / self.shares) as i64)
+    }
+
+    /// The upper bound.
+    #[inline(always)]
+    pub(super) fn hi(&self, most: u64) -> Ns {
+        let [at_once, short, long] = self.hi;
+        let hi = at_once.min(short + most as i64 * self.low).min(long + most as i64 * self.high);
+        self.ns(hi + (ticks::ONE as i64 - 1))
+    }
+
+    #[inline(always)]
+    fn ns(&self, ticks: i64) -> Ns {
+        self.clock.to_ns(ticks as u64 >> FRACTION)
     }
 }
 
@@ -389,6 +502,16 @@ mod tests {
             prop_assert_eq!(of_since.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
             if let Some(time) = of_since.and_then(|regular| regular.time(since.most)) {
                 prop_assert_eq!(time, interval.time(since, 2, clock));
+            }
+            let first = since.least().max(straddle);
+            let of_first = regular(since).filter(|_| first <= since.most);
+            let steady = of_first.and_then(|regular| Some((regular, regular.steady(first, since.most)?)));
+            if let Some((regular, steady)) = steady {
+                for most in [first, first.midpoint(since.most), since.most] {
+                    let [lo, point, hi] = [steady.lo(most), steady.point(most), steady.hi(most)];
+                    let time = EventTime { lo, point, hi };
+                    prop_assert_eq!(Some(time), regular.time(most));
+                }
             }
             if let Some(regular) = regular(all) {
                 prop_assert_eq!(interval.contradicts(2), regular.time(all.most).is_none());

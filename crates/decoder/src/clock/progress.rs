@@ -12,7 +12,7 @@
 
 use model::Ns;
 
-use super::timeline::Mark;
+use super::mark::Mark;
 
 /// How many instructions had passed, wrapping, when what each slot stands for happened.
 #[derive(Clone, Copy)]

@@ -7,7 +7,9 @@ use model::{Cycles, EventTime, Ns, TscClock};
 
 use super::Slot;
 use super::anchor::Anchor;
-use super::interval::{self, Interval, Lines, Regular};
+use super::interval::{self, Interval, Lines, Regular, Steady};
+use super::mark::Mark;
+use super::progress;
 use super::range::Range;
 use super::span::{Doubt, Span};
 use super::ticks;
@@ -33,15 +35,6 @@ struct Part {
     rule: Rule,
     /// Packets that contradict the rule say so much.
     bound: Option<(Ns, Ns)>,
-}
-
-/// What had passed at a flow packet: small, for each has one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    /// [`Span::most`] since the anchor before it, less that of its run.
-    pub(super) most: u32,
-    /// Instructions, wrapping, when what it stands for happened: its packet was followed to there.
-    pub(super) work: u32,
 }
 
 /// What the marks from `first` on have in common, up to the next run's.
@@ -111,6 +104,20 @@ pub(super) struct Near {
     lines: Option<Lines>,
     /// If the part's rule comes down to that.
     regular: Option<Regular>,
+    /// If that is steady.
+    steady: Option<Steady>,
+}
+
+impl Near {
+    /// All its slots are before this one.
+    pub(super) fn is_before(&self, slot: Slot) -> bool {
+        self.end <= slot
+    }
+
+    /// All its slots are after this one.
+    pub(super) fn is_after(&self, slot: Slot) -> bool {
+        slot < self.first
+    }
 }
 
 /// From a CBR packet on: what a cycle is of the bus clock.
@@ -431,6 +438,29 @@ impl Timeline {
         regular.time(near.since.most + u64::from(mark.most))
     }
 
+    /// The time of what happened after `lo`, not after `slot`, which is a later one, and when `work`
+    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there. None,
+    /// too, if it happened before the last slot of those between.
+    #[inline(always)]
+    pub(super) fn steady_between(&self, lo: Slot, slot: Slot, work: u32, near: &Near) -> Option<EventTime> {
+        let steady = near.steady.as_ref().filter(|_| near.first <= lo && slot < near.end)?;
+        let slots = self.marks.get(lo.0 as usize..slot.0 as usize + 1)?;
+        let [.., before, last] = slots else { return None };
+        let (first, since) = (slots.first()?, |mark: &Mark| near.since.most + u64::from(mark.most));
+        if slots.len() > 2 && progress::passed_since(work, before.work) == 0 {
+            return None;
+        }
+        let (lo, hi) = (steady.lo(since(first)), steady.hi(since(last)));
+        let end = steady.point(since(last));
+        let point =
+            if progress::passed_since(work, before.work) < progress::passed_since(last.work, before.work) {
+                progress::share((before.work, steady.point(since(before))), (last.work, end), work)
+            } else {
+                end
+            };
+        Some(EventTime { lo, point: point.max(lo).min(hi), hi })
+    }
+
     /// The time of a slot; none if there is no such slot, or no part has it. `near`: where it may be, and
     /// then where it is.
     pub(super) fn time(&self, slot: Slot, near: &mut Near) -> Option<EventTime> {
@@ -467,6 +497,8 @@ impl Timeline {
             };
         }
         near.regular = near.lines.as_ref().and_then(|lines| lines.of(last));
+        let from = self.marks.get(first.0 as usize).map_or(0, |mark| most + u64::from(mark.most));
+        near.steady = near.regular.as_ref().and_then(|regular| regular.steady(from, last.most));
         (near.first, near.end, near.part, near.run) = (first, end, part, run);
         near.since = Span { most, doubt };
         Some(())

@@ -22,8 +22,10 @@ pub(crate) struct Times<'a> {
     lo: [Ns; RECENT],
     point: [Ns; RECENT],
     hi: [Ns; RECENT],
-    /// Where in the timeline was asked last.
+    /// Where in the timeline was asked last, and where before: the slots that events happened after are often
+    /// there.
     near: Near,
+    before: Near,
 }
 
 impl<'a> Times<'a> {
@@ -36,6 +38,7 @@ impl<'a> Times<'a> {
             point: [Ns(0); RECENT],
             hi: [Ns(0); RECENT],
             near: Near::default(),
+            before: Near::default(),
         }
     }
 
@@ -60,7 +63,11 @@ impl<'a> Times<'a> {
     #[cold]
     #[inline(never)]
     fn look_up(&mut self, slot: Slot) {
-        let time = self.timeline.time(slot, &mut self.near).unwrap_or_default();
+        if self.near.is_before(slot) {
+            self.before = self.near.clone();
+        }
+        let near = if self.near.is_after(slot) { &mut self.before } else { &mut self.near };
+        let time = self.timeline.time(slot, near).unwrap_or_default();
         self.keep(slot, time);
     }
 
@@ -76,11 +83,18 @@ impl<'a> Times<'a> {
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         // Where tracing starts or ends: nobody asks for that time again soon.
-        if lo == slot
-            && let Some(time) = self.timeline.regular_time(slot, &self.near)
-        {
-            return time;
+        let known = match lo == slot {
+            true => self.timeline.regular_time(slot, &self.near),
+            false => self.timeline.steady_between(lo, slot, work, &self.near),
+        };
+        match known {
+            Some(time) => time,
+            None => self.work_out_between(lo, slot, work),
         }
+    }
+
+    #[inline(never)]
+    fn work_out_between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
         let time = self.at(slot);
         if lo == slot {
             return time;

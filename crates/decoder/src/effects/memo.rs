@@ -161,14 +161,19 @@ impl<'a, W: Work> Remembered<'a, W> {
         let key = Key::new(block, asked);
         let place = place(self.entries, key);
         let entry = self.entries.get(place)?;
-        if entry.key == key { Some(&entry.effect) } else { self.find_near(key, place) }
+        if entry.key == key {
+            return Some(&entry.effect);
+        }
+        // Of those that are not at their first place most are in the other half of its line.
+        let beside = self.entries.get(place ^ 1)?;
+        if beside.key == key { Some(&beside.effect) } else { self.find_near(key, place) }
     }
 
     /// On its own, so that the registers are for what stands at its first place, as most does.
     #[cold]
     #[inline(never)]
     fn find_near(self, key: Key, first: usize) -> Option<&'a Effect<W>> {
-        let mut others = (1..PLACES).filter_map(|other| self.entries.get(first ^ other));
+        let mut others = (2..PLACES).filter_map(|other| self.entries.get(first ^ other));
         others.find(|entry| entry.key == key).map(|entry| &entry.effect)
     }
 }
@@ -190,7 +195,8 @@ mod tests {
 
     fn has(memo: &Memo, key: Key) -> bool {
         let place = place(&memo.entries, key);
-        memo.entries[place].key == key || memo.all().unwrap().find_near(key, place).is_some()
+        [place, place ^ 1].iter().any(|&place| memo.entries[place].key == key)
+            || memo.all().unwrap().find_near(key, place).is_some()
     }
 
     fn add(memo: &mut Memo, key: Key) {

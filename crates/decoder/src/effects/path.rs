@@ -212,12 +212,45 @@ impl<'a, W: Work> Path<'a, W> {
         }
     }
 
+    /// Goes on to a block that is known, if control stays in the function and nothing of that is an event: as
+    /// most branches do that a block can end with, and all that run on.
+    #[inline(always)]
+    fn stays(&mut self, known: impl FnOnce(&Block) -> BlockId) -> bool {
+        let block = self.here();
+        let to = known(block);
+        let may_stay = matches!(
+            block.terminator,
+            Terminator::Conditional { .. } | Terminator::Jump { .. } | Terminator::Continue
+        );
+        if to == BlockId::NONE || !may_stay || self.context.takes_jumps() {
+            return false;
+        }
+        let next = self.graph.block(to);
+        let stays = next.start.function == block.last.function && !next.is_marked;
+        if stays {
+            self.block = to;
+        }
+        stays
+    }
+
+    #[inline(always)]
     fn taken(&mut self, ip: Avma) -> Walked<()> {
+        if self.stays(|block| block.taken) { Ok(()) } else { self.branch_taken(ip) }
+    }
+
+    #[inline(never)]
+    fn branch_taken(&mut self, ip: Avma) -> Walked<()> {
         let to = self.graph.taken(self.context, self.space, self.block, ip);
         self.branch(to, ip)
     }
 
+    #[inline(always)]
     fn not_taken(&mut self) -> Walked<()> {
+        if self.stays(|block| block.next) { Ok(()) } else { self.runs_on() }
+    }
+
+    #[inline(never)]
+    fn runs_on(&mut self) -> Walked<()> {
         match self.graph.next(self.context, self.space, self.block) {
             Ok(next) => {
                 self.run_on(next);

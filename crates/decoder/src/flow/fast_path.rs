@@ -65,11 +65,21 @@ impl<W: Work> Flow<'_, W> {
     /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet, or one whose
     /// effect is not remembered: that packet is left as if it had not been seen. Of a TNT the first bits may
     /// have been followed; then the others wait in [`crate::walk::Walk::tnt`]. Returns the packets' length.
+    fn follow_run(&mut self, run: &[u8], end: AuxOffset) -> usize {
+        if self.clock.has_cyc() {
+            self.follow_run_of::<true>(run, end)
+        } else {
+            self.follow_run_of::<false>(run, end)
+        }
+    }
+
+    /// [`Self::follow_run`] with or without CYC packets.
     // On its own, so that the registers are all its.
     #[inline(never)]
-    fn follow_run(&mut self, run: &[u8], end: AuxOffset) -> usize {
+    fn follow_run_of<const CYC: bool>(&mut self, run: &[u8], end: AuxOffset) -> usize {
         let Self { walk, clock, last, last_ip, .. } = self;
-        let (mut left, mut here) = (run, walk.here);
+        let (mut left, mut here, mut waits) = (run, walk.here, None);
+        let Some(mut known) = walk.known() else { return 0 };
         while let Some(bytes) = left.first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_cyc(bytes) {
@@ -83,32 +93,32 @@ impl<W: Work> Flow<'_, W> {
                 Some((Common::Tnt(tnt), len)) => {
                     let begin = here.work.timed_instructions();
                     let step = || last.step(clock.next_slot(), at());
-                    let Some(first) = walk.follow_known(&mut here, Asked::bits(tnt), true, step) else {
-                        break;
-                    };
+                    let Some(first) = known.follow(&mut here, Asked::bits(tnt), true, step) else { break };
                     let first_bit = begin.wrapping_add(first.first_work);
                     let mut unknown = first.rest();
                     last.tnt(clock.next_slot());
-                    clock.tnt(first_bit, tnt);
+                    clock.tnt_of::<CYC>(first_bit, tnt);
                     while !unknown.is_empty() {
                         let step = || last.rest_of_tnt(at());
-                        match walk.follow_known(&mut here, Asked::bits(unknown), false, step) {
+                        match known.follow(&mut here, Asked::bits(unknown), false, step) {
                             Some(effect) => unknown = effect.rest(),
                             None => break,
                         }
                     }
                     left = &left[len..];
                     if !unknown.is_empty() {
-                        (walk.tnt, walk.first_bit) = (unknown, Some(first_bit));
+                        waits = Some((unknown, first_bit));
                         break;
                     }
                 }
                 Some((Common::Tip(ip), len)) => {
                     let step = || last.tip_step(clock.next_slot(), at());
-                    if walk.follow_known(&mut here, Asked::Address(Avma(ip)), false, step).is_none() {
+                    if known.follow(&mut here, Asked::Address(Avma(ip)), false, step).is_none() {
                         break;
                     }
-                    clock.progress(1);
+                    if !CYC {
+                        clock.progress(1);
+                    }
                     if last.after_tnt {
                         clock.passed();
                     } else {
@@ -121,6 +131,9 @@ impl<W: Work> Flow<'_, W> {
             }
         }
         walk.here = here;
+        if let Some((unknown, first_bit)) = waits {
+            (walk.tnt, walk.first_bit) = (unknown, Some(first_bit));
+        }
         run.len() - left.len()
     }
 }
