@@ -45,23 +45,21 @@ impl<'a> Thread<'a> {
             return None;
         }
         let child = plain_child(session, from.next_ip(), to.function, after)?;
-        let mut frame = None;
-        for (event, number) in events.iter().zip(0..=child.end) {
-            if let TraceEvent::Branch(branch) = event {
-                self.reaches(space, branch);
-            }
-            if number == child.begin {
-                frame = Some(Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) });
-            }
-        }
+        let [Some(TraceEvent::Branch(begun)), Some(TraceEvent::Branch(ended))] =
+            [events.get(child.begin), events.get(child.end)]
+        else {
+            return None;
+        };
+        // Between the two only time passes.
+        self.reaches(space, begun);
+        let frame = Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) };
+        self.reaches(space, ended);
         let counted = counters.and_then(|counters| {
             let [begun, ended] = [counters.get(child.begin)?, counters.get(child.end)?];
             self.counting.reach(events.get(child.end)?, ended);
             Some(Counted::between(begun, ended))
         });
-        if let Some(frame) = frame {
-            self.add_child_above(session, &frame, counted.as_ref());
-        }
+        self.add_child_above(session, &frame, counted.as_ref());
         Some(child.end + 1)
     }
 
@@ -119,5 +117,5 @@ fn plain_child(
 /// What kind of code a function is, if the request does not ask about it.
 #[inline(always)]
 fn kind_of_other(session: &mut Session<'_>, function: FunctionId) -> Option<FunctionKind> {
-    session.roles.get(function).is_none().then(|| session.map.kind_of_entered(function))
+    (!session.roles.has(function)).then(|| session.map.kind_of_entered(function))
 }

@@ -215,9 +215,15 @@ impl Roles {
         &self.functions
     }
 
+    /// The function has a role.
+    #[inline(always)]
+    pub(crate) fn has(&self, id: FunctionId) -> bool {
+        self.functions.contains(id)
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: FunctionId) -> Option<Role> {
-        if self.functions.contains(id) { self.roles.get(&id).copied() } else { None }
+        if self.has(id) { self.roles.get(&id).copied() } else { None }
     }
 }
 
