@@ -84,8 +84,8 @@ impl<'a> Counting<'a> {
         self.plain_until = if is_plain { self.end } else { Slot(0) };
     }
 
-    /// [`Self::pass`] of a branch before and after which user code is traced: nearly all are. None: this event
-    /// is not known to be one.
+    /// Fast path of [`Self::pass`] for a branch with traced user code before and after it: most are such.
+    /// `None`: the event is not known to be one.
     #[inline(always)]
     fn pass_plainly(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
         let Position { lo, slot, instructions } = position;
@@ -104,8 +104,8 @@ impl<'a> Counting<'a> {
         Some(self.counted(lo, point, hi, bus))
     }
 
-    /// The cycles at the next event of the stretch, which may switch user code on or off; 0: the recording has
-    /// no CYC packets.
+    /// The cycles at the next event of the stretch, which may switch user code on or off. Without CYC packets
+    /// in the recording all are 0.
     fn pass(&mut self, event: &TraceEvent, position: Position) -> Cycles {
         let Some(cycles) = &mut self.cycles else { return Cycles::default() };
         let Position { lo, slot, instructions } = position;
