@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause,
-    Ns, Pid, SpaceId, Tid, TraceEvent,
+    AuxOffset, AuxOwner, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause, Ns, Pid,
+    SpaceId, StretchCounters, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -248,26 +248,45 @@ impl EventSink for Analysis<'_> {
         self.session.counts
     }
 
-    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        self.counted(pid, tid, space, events, &[]);
+    fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.in_turn(tid, space, events, None);
     }
 
-    fn counted(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+    fn counted(
+        &mut self,
+        _pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
+        self.in_turn(tid, space, events, Some(&counters));
+    }
+}
+
+impl<'a> Analysis<'a> {
+    fn in_turn(
+        &mut self,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: Option<&StretchCounters<'_>>,
+    ) {
         let (session, thread) = self.thread(tid);
-        match thread {
-            Some(thread) if session.counts && counters.len() == events.len() => {
+        match (thread, counters) {
+            (Some(thread), Some(counters)) if session.counts => {
                 thread.counted(session, space, events, counters);
             }
-            Some(thread) => thread.events(session, space, events),
+            (Some(thread), _) => thread.events(session, space, events),
             // What no thread lost is still lost.
-            None if tid.0 <= 0 => {
+            (None, _) if tid.0 <= 0 => {
                 for event in events {
                     if let TraceEvent::Gap(gap) = event {
                         session.lose(tid, None, gap, 0);
                     }
                 }
             }
-            None => return,
+            (None, _) => return,
         }
         self.events += events.len() as u64;
     }

@@ -1,7 +1,7 @@
 //! An analysis that is checked ([`crate::check`]) from its events to its report.
 
 use model::{
-    AuxOwner, Counters, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, Tid, TraceEvent,
+    AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, StretchCounters, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
@@ -79,12 +79,11 @@ impl<'a> CheckedAnalysis<'a> {
         (report, found.0)
     }
 
-    fn in_turn(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+    fn look_at(&mut self, tid: Tid, events: &[TraceEvent]) {
         let last = self.last.entry(tid).or_default();
         for event in events {
             self.found.time_of(tid, last, event);
         }
-        self.analysis.counted(pid, tid, space, events, counters);
     }
 
     fn both(&mut self) -> impl Iterator<Item = &mut Analysis<'a>> {
@@ -98,14 +97,20 @@ impl EventSink for CheckedAnalysis<'_> {
     }
 
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        self.counted(pid, tid, space, events, &[]);
+        self.look_at(tid, events);
+        self.both().for_each(|analysis| analysis.events(pid, tid, space, events));
     }
 
-    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
-        self.in_turn(pid, tid, space, events, counters);
-        if let Some(unchecked) = &mut self.unchecked {
-            unchecked.counted(pid, tid, space, events, counters);
-        }
+    fn counted(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
+        self.look_at(tid, events);
+        self.both().for_each(|analysis| analysis.counted(pid, tid, space, events, counters));
     }
 
     fn asks_about(&self) -> Option<FunctionSet> {
@@ -130,7 +135,8 @@ impl DigestSink<DigestedRuns> for CheckedAnalysis<'_> {
         events: &[TraceEvent],
         digest: (DigestedRuns, usize),
     ) {
-        self.in_turn(pid, tid, space, events, &[]);
+        self.look_at(tid, events);
+        self.analysis.events(pid, tid, space, events);
         if let Some(unchecked) = &mut self.unchecked {
             unchecked.digested(pid, tid, space, events, digest);
         }

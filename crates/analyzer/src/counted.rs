@@ -37,10 +37,15 @@ impl Counted {
     #[inline]
     #[must_use]
     pub fn between(from: &Counters, to: &Counters) -> Self {
-        let executed = to.executed.since(&from.executed);
-        let (Some(from), Some(to)) = (&from.cycles, &to.cycles) else {
-            return Self { executed, cycles: None, bus: None };
-        };
+        let cycles = from.cycles.as_ref().zip(to.cycles.as_ref());
+        Self::of(to.executed.since(&from.executed), cycles.map(|(from, to)| [from, to]))
+    }
+
+    /// What ran between two events of a thread: what was executed, and the cycles at both.
+    #[inline]
+    #[must_use]
+    pub fn of(executed: Executed, cycles: Option<[&Cycles; 2]>) -> Self {
+        let Some([from, to]) = cycles else { return Self { executed, cycles: None, bus: None } };
         let (count, error) = to.since(*from);
         Self { executed, cycles: Some(CycleCount { count, error }), bus: to.bus_since(from) }
     }

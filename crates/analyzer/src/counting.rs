@@ -41,6 +41,11 @@ impl Counting {
         }
     }
 
+    /// The thread has come to an event that is neither an end of traced code nor a gap.
+    pub(crate) fn come_to(&mut self, counters: Option<Counters>) {
+        self.now = counters.unwrap_or(self.now);
+    }
+
     /// The counters when control left the traced code last.
     pub(crate) fn left(&self) -> Counters {
         self.left

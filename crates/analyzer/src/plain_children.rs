@@ -1,6 +1,6 @@
 //! Calls that need no frame, as all that they can matter to is the call that they are children of.
 
-use model::{Avma, BranchKind, Counters, FunctionId, FunctionKind, SpaceId, TraceEvent, Transfer};
+use model::{Avma, BranchKind, FunctionId, FunctionKind, SpaceId, TraceEvent, Transfer};
 
 use crate::counted::Counted;
 use crate::frames::Frames;
@@ -23,17 +23,18 @@ struct PlainChild {
 impl<'a> Thread<'a> {
     /// Acts on the first events, if they are a call that returns to where it was made, after jumps at most,
     /// and the rules could see nothing in them but a child of a call that gathers its children. Returns the
-    /// number of these events. `counters`: the thread's at each event, where they were asked for.
+    /// number of these events. `counted`: what was executed between two of the events, where that was asked
+    /// for; the thread's counters are not set.
     #[inline(always)]
     pub(crate) fn calls_child(
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
         events: &[TraceEvent],
-        counters: Option<&[Counters]>,
+        counted: impl FnOnce(usize, usize) -> Option<Counted>,
     ) -> Option<usize> {
         // Otherwise no child counts.
-        if self.stack.gathers() { self.calls_plain_child(session, space, events, counters) } else { None }
+        if self.stack.gathers() { self.calls_plain_child(session, space, events, counted) } else { None }
     }
 
     #[inline(never)]
@@ -42,7 +43,7 @@ impl<'a> Thread<'a> {
         session: &mut Session<'a>,
         space: SpaceId,
         events: &[TraceEvent],
-        counters: Option<&[Counters]>,
+        counted: impl FnOnce(usize, usize) -> Option<Counted>,
     ) -> Option<usize> {
         let [TraceEvent::Branch(call), after @ ..] = events else { return None };
         let Transfer::Branch { kind: BranchKind::Call | BranchKind::IndirectCall, from, to } = call.transfer
@@ -63,14 +64,8 @@ impl<'a> Thread<'a> {
         self.reaches(space, begun);
         let frame = Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) };
         self.reaches(space, ended);
-        if let Some(counters) = counters
-            && let Some((begun, ended)) = counters.get(child.begin).zip(counters.get(child.end))
-        {
-            self.counting.reach(events.get(child.end)?, ended);
-            self.add_child_above(session, &frame, Some(&Counted::between(begun, ended)));
-        } else {
-            self.add_child_above(session, &frame, None);
-        }
+        let counted = counted(child.begin, child.end);
+        self.add_child_above(session, &frame, counted.as_ref());
         Some(child.end + 1)
     }
 

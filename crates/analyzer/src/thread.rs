@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use model::{
-    AuxOffset, Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, Target, Tid,
-    TraceEvent, Transfer,
+    AuxOffset, Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, StretchCounters,
+    Target, Tid, TraceEvent, Transfer,
 };
 
 use crate::branches::Branches;
 use crate::certainty::Certainty;
 use crate::control::{Control, Left};
+use crate::counted::Counted;
 use crate::counting::Counting;
 use crate::entered::Entered;
 use crate::frames::{Frames, Notice};
@@ -145,7 +146,7 @@ impl<'a> Thread<'a> {
         }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
-            if let Some(count) = self.calls_child(session, space, events, None) {
+            if let Some(count) = self.calls_child(session, space, events, |_, _| None) {
                 events = events.get(count..).unwrap_or_default();
                 continue;
             }
@@ -164,20 +165,34 @@ impl<'a> Thread<'a> {
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
-        mut events: &[TraceEvent],
-        mut counters: &[Counters],
+        events: &[TraceEvent],
+        counters: &StretchCounters<'_>,
     ) {
         if session.code.is_some() {
-            let counted = events.iter().zip(counters);
-            return counted.for_each(|(event, now)| self.event::<true>(session, space, event, Some(now)));
+            let counted = events.iter().zip(counters.iter());
+            return counted.for_each(|(event, now)| self.event::<true>(session, space, event, Some(&now)));
         }
-        while let ([event, ..], [now, ..]) = (events, counters) {
-            let count = self.calls_child(session, space, events, Some(counters)).unwrap_or_else(|| {
-                self.event::<false>(session, space, event, Some(now));
-                1
-            });
-            events = events.get(count..).unwrap_or_default();
-            counters = counters.get(count..).unwrap_or_default();
+        // Children that were passed leave the thread's counters as they were: the next event sets them.
+        let (mut next, mut is_behind) = (0, false);
+        while let Some(left @ [event, ..]) = events.get(next..) {
+            let counted = |begin: usize, end: usize| {
+                let (executed, cycles) = counters.between(next + begin, next + end)?;
+                Some(Counted::of(executed, cycles))
+            };
+            if let Some(count) = self.calls_child(session, space, left, counted) {
+                next += count;
+                is_behind = true;
+                continue;
+            }
+            let needs_last = event.is_in_kernel() || !self.window.dead.is_empty();
+            if std::mem::take(&mut is_behind) && needs_last {
+                self.counting.come_to(counters.at(next.saturating_sub(1)));
+            }
+            self.event::<false>(session, space, event, counters.at(next).as_ref());
+            next += 1;
+        }
+        if is_behind {
+            self.counting.come_to(counters.at(next.saturating_sub(1)));
         }
     }
 

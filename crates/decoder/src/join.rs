@@ -8,7 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, DigestSink, Digester, Ns, Recording, Tid};
+use model::{
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, CountersSince, DigestSink, Digester, Ns, Recording,
+    StretchCounters, Tid,
+};
 
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
@@ -304,10 +307,11 @@ impl<'a, D> Join<'a, D> {
             match (digest, &mut self.counted) {
                 (_, Some(threads)) => {
                     let before = threads.entry(tid).or_default();
-                    at_events.iter_mut().for_each(|counters| *counters = *before + *counters);
-                    at_events.resize(events.len(), *before);
+                    at_events.resize(events.len(), CountersSince::default());
+                    let has_cycles = in_all.cycles.is_some();
+                    let counters = StretchCounters { before: *before, at_events: &at_events, has_cycles };
                     *before = *before + in_all;
-                    self.sink.counted(pid, tid, space, &events, &at_events);
+                    self.sink.counted(pid, tid, space, &events, counters);
                 }
                 (Some(digest), None) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
                 (None, None) => self.sink.events(pid, tid, space, &events),

@@ -4,7 +4,7 @@
 mod counting;
 
 use model::{
-    AuxOffset, Avma, BranchEvent, BranchKind, Counters, EventTime, FunctionId, Gap, GapCause, Ns, Site,
+    AuxOffset, Avma, BranchEvent, BranchKind, CountersSince, EventTime, FunctionId, Gap, GapCause, Ns, Site,
     SpaceId, Target, TraceEvent, Transfer,
 };
 
@@ -17,7 +17,7 @@ use crate::record::{Edges, Record, What};
 use crate::step::Step;
 use crate::stretch::{Counted, Stretch};
 use crate::work::Work;
-use counting::{Counting, Position};
+use counting::{AtEvents, Counting, NoCounters, PassEvents};
 
 /// One end of a gap.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ pub(crate) struct Output<W> {
     /// Room for the events of a long stretch, with others in it.
     pub(crate) room: Vec<TraceEvent>,
     /// Room for the counters of a long stretch, with others in it.
-    pub(crate) counters_room: Vec<Counters>,
+    pub(crate) counters_room: Vec<CountersSince>,
 }
 
 impl<W: Work> Output<W> {
@@ -253,16 +253,24 @@ impl<W: Work> Output<W> {
             }
             stretch.events.reserve(count.saturating_sub(stretch.events.len()));
             let kept = self.kept.get(*first..end).unwrap_or_default();
-            stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events);
+            let Some(counting) = &mut counting else {
+                stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events, NoCounters);
+                stretch.bound_from_after(&self.psb_ends);
+                continue;
+            };
+            let is_long = count >= ROOM_EVENTS_MIN;
+            let mut at_events = if is_long { std::mem::take(&mut self.counters_room) } else { Vec::new() };
+            at_events.clear();
+            at_events.reserve(count);
+            let begin = *work;
+            let counters = AtEvents { counting: &mut *counting, begin, counters: &mut at_events };
+            stretch.in_order = self.events(&mut times, effects, kept, &mut stretch.events, counters);
             stretch.bound_from_after(&self.psb_ends);
-            if let Some(counting) = &mut counting {
-                let is_long = stretch.events.len() >= ROOM_EVENTS_MIN;
-                let mut at_events =
-                    if is_long { std::mem::take(&mut self.counters_room) } else { Vec::new() };
-                self.count(counting, effects, kept, *work, &stretch.events, &mut at_events);
-                let in_all = counting.end_stretch(end_work.since(*work), number == last);
-                stretch.counted = Some(Counted { at_events, in_all });
+            if counting.met_gap() {
+                counting::widen_before_gaps(&stretch.events, &self.slots(effects, kept), &mut at_events);
             }
+            let in_all = counting.end_stretch(end_work.since(begin), number == last);
+            stretch.counted = Some(Counted { at_events, in_all });
         }
         self.kept.clear();
         self.others.clear();
@@ -284,7 +292,7 @@ impl<W: Work> Output<W> {
     }
 
     /// Makes the events that records are, in the place of what is in `events`; whether their times and bounds
-    /// are in order.
+    /// are in order. Each is passed to `counters`.
     #[inline(never)]
     fn events(
         &self,
@@ -292,6 +300,7 @@ impl<W: Work> Output<W> {
         effects: &Effects<W>,
         records: &[Record<W>],
         events: &mut Vec<TraceEvent>,
+        mut counters: impl PassEvents<W>,
     ) -> bool {
         let is_pruned = self.pruner.is_some();
         let (mut in_order, mut last, mut count) = (true, EventTime::default(), 0);
@@ -303,6 +312,7 @@ impl<W: Work> Output<W> {
             if record.what == What::Other {
                 let event = self.other(times, record);
                 in_order &= is_after(event.time()) && matches!(event, TraceEvent::Branch(_));
+                counters.pass_other(&event, (record.lo, record.slot), record.work);
                 *place(events, count) = event;
                 count += 1;
                 continue;
@@ -325,6 +335,7 @@ impl<W: Work> Output<W> {
                     branch(times, record, (edge, transfer, site), event);
                     in_order &= is_after(event.time);
                 }
+                counters.pass(event, (record.lo, slot_of(record, edge)), record.work.plus(edge.work));
                 count += 1;
                 if edge.is_last || is_pruned {
                     break;
@@ -336,45 +347,14 @@ impl<W: Work> Output<W> {
         in_order
     }
 
-    /// The counters at the events that these records have become; `begin`: work done before the stretch.
-    #[inline(never)]
-    fn count(
-        &self,
-        counting: &mut Counting<'_>,
-        effects: &Effects<W>,
-        records: &[Record<W>],
-        begin: W,
-        events: &[TraceEvent],
-        counters: &mut Vec<Counters>,
-    ) {
-        counters.clear();
-        counters.reserve(events.len());
-        let mut left = events.iter();
-        self.each_event(effects, records, |record, slot, work| {
-            let Some(event) = left.next() else { return };
-            let position = Position { lo: record.lo, slot, instructions: work.timed_instructions() };
-            let cycles = counting.pass(event, position);
-            counters.push(Counters { executed: work.since(begin), cycles });
-        });
-        if counting.met_gap() {
-            let mut slots = Vec::with_capacity(events.len());
-            self.each_event(effects, records, |_, slot, _| slots.push(slot));
-            counting::widen_before_gaps(events, &slots, counters);
-        }
-    }
-
-    /// Calls `visit` with each event that these records have become: its record, its slot, the work up to it.
-    #[inline(always)]
-    fn each_event(
-        &self,
-        effects: &Effects<W>,
-        records: &[Record<W>],
-        mut visit: impl FnMut(&Record<W>, Slot, W),
-    ) {
+    /// The slots of the events that these records have become.
+    #[cold]
+    fn slots(&self, effects: &Effects<W>, records: &[Record<W>]) -> Vec<Slot> {
         let is_pruned = self.pruner.is_some();
+        let mut slots = Vec::with_capacity(records.len());
         for record in records {
             if record.what == What::Other {
-                visit(record, record.slot, record.work);
+                slots.push(record.slot);
                 continue;
             }
             let EdgeId(mut id) = record.edge;
@@ -383,13 +363,14 @@ impl<W: Work> Output<W> {
                 if edge.role == Role::ReturnToStack && effects.return_site(record.call).is_none() {
                     break; // it has not returned
                 }
-                visit(record, slot_of(record, edge), record.work.plus(edge.work));
+                slots.push(slot_of(record, edge));
                 if edge.is_last || is_pruned {
                     break;
                 }
                 id += 1;
             }
         }
+        slots
     }
 
     /// What is no branch of an effect.

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use model::{Counters, TraceEvent};
+use model::{CountersSince, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::Context;
@@ -35,7 +35,7 @@ pub trait SegmentDecoder: Sync {
     }
 
     /// The events of a stretch have served, and their counters: their room can be used again.
-    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<Counters>) {
+    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<CountersSince>) {
         drop((events, counters));
     }
 
@@ -54,7 +54,7 @@ pub struct OwnDecoder {
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     /// Room for counters of events, likewise.
-    counters_rooms: Mutex<Vec<Vec<Counters>>>,
+    counters_rooms: Mutex<Vec<Vec<CountersSince>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
 
@@ -162,7 +162,7 @@ impl SegmentDecoder for OwnDecoder {
         Some(format!("memo: {misses} effects worked out for {packets} packets, {share:.1} % hits"))
     }
 
-    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<Counters>) {
+    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<CountersSince>) {
         give_back_to(&self.rooms, events);
         give_back_to(&self.counters_rooms, counters);
     }

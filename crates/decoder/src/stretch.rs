@@ -1,6 +1,6 @@
 //! Consecutive events of one thread in one address space.
 
-use model::{AuxOffset, Counters, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, Counters, CountersSince, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
 use crate::owner::Running;
 
@@ -29,8 +29,8 @@ pub struct Stretch {
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     /// At each event, since the stretch began.
-    pub(crate) at_events: Vec<Counters>,
-    /// From its begin to its end.
+    pub(crate) at_events: Vec<CountersSince>,
+    /// From its begin to its end; cycles only if any were counted.
     pub(crate) in_all: Counters,
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use model::{Avma, CodeSource, Executed};
+use model::{Avma, CodeSource, ExecutedSince};
 
 use crate::block::Block;
 use crate::terminator::Terminator;
@@ -13,7 +13,7 @@ use crate::terminator::Terminator;
 /// A sum over executed code, from the start of a segment or of an effect. Sums wrap: only differences within
 /// a segment are asked for.
 pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
-    /// The sum has all that [`Executed`] has.
+    /// The sum has all that [`ExecutedSince`] has.
     const COUNTS: bool;
 
     /// No work.
@@ -40,7 +40,7 @@ pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
     fn timed_instructions(self) -> u32;
 
     /// The counts from `earlier` on.
-    fn since(self, earlier: Self) -> Executed;
+    fn since(self, earlier: Self) -> ExecutedSince;
 }
 
 /// Instructions only.
@@ -81,8 +81,8 @@ impl Work for Instructions {
         self.0
     }
 
-    fn since(self, earlier: Self) -> Executed {
-        Executed { instructions: self.0.wrapping_sub(earlier.0).into(), ..Executed::default() }
+    fn since(self, earlier: Self) -> ExecutedSince {
+        ExecutedSince { instructions: self.0.wrapping_sub(earlier.0), ..ExecutedSince::default() }
     }
 }
 
@@ -163,30 +163,25 @@ impl Work for Tally {
     }
 
     #[inline]
-    fn since(self, earlier: Self) -> Executed {
-        let all = Self {
-            timed_instructions: 0,
-            instructions: self.instructions.wrapping_sub(earlier.instructions),
-            kernel_instructions: self.kernel_instructions.wrapping_sub(earlier.kernel_instructions),
-            conditional_branches: self.conditional_branches.wrapping_sub(earlier.conditional_branches),
-            indirect_branches: self.indirect_branches.wrapping_sub(earlier.indirect_branches),
-            calls: self.calls.wrapping_sub(earlier.calls),
-            gaps: self.gaps.wrapping_sub(earlier.gaps),
-            kernel_gaps: self.kernel_gaps.wrapping_sub(earlier.kernel_gaps),
-        };
-        Executed {
-            instructions: all.instructions.into(),
-            conditional_branches: all.conditional_branches.into(),
-            indirect_branches: all.indirect_branches.into(),
-            calls: all.calls.into(),
-            kernel_instructions: all.kernel_instructions.into(),
-            gaps: all.gaps,
-            kernel_gaps: all.kernel_gaps,
-        }
+    fn since(self, earlier: Self) -> ExecutedSince {
+        self.executed().since(&earlier.executed())
     }
 }
 
 impl Tally {
+    #[inline]
+    fn executed(self) -> ExecutedSince {
+        ExecutedSince {
+            instructions: self.instructions,
+            kernel_instructions: self.kernel_instructions,
+            conditional_branches: self.conditional_branches,
+            indirect_branches: self.indirect_branches,
+            calls: self.calls,
+            gaps: self.gaps,
+            kernel_gaps: self.kernel_gaps,
+        }
+    }
+
     /// Instructions of a block without the branch at its end.
     fn straight(block: &Block, instructions: u32) -> Self {
         match block.start.ip.is_kernel() {

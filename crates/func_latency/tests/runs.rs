@@ -22,6 +22,11 @@ fn scratch(test: &str) -> PathBuf {
     directory
 }
 
+/// `cargo xtask ci --full` asks for more of everything that can be had in any number.
+fn is_full_run() -> bool {
+    std::env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty())
+}
+
 /// Always the same dice.
 struct Dice(u64);
 
@@ -90,6 +95,34 @@ fn ten_runs_that_are_slower_fail_and_the_same_do_not() {
         check(&directory, &["diff", "a", "slower", "--fail-above", "5", "--quantile", "p99.9"], 0);
     assert!(text.contains("--fail-above 5%, of p99.9: whether B is slower by more cannot be told"), "{text}");
     assert!(said.contains("cannot be told: p99.9 needs 1,000 calls in each run"), "{said}");
+}
+
+/// The figures of which B is said to be slower or faster.
+fn alarms(document: &Value) -> Vec<&str> {
+    let figures = document["figures"].as_array().unwrap().iter();
+    let is_alarm = |entry: &&Value| matches!(entry["verdict"].as_str(), Some("slower" | "faster"));
+    figures.filter(is_alarm).map(|entry| entry["figure"].as_str().unwrap()).collect()
+}
+
+/// Of one command compared with itself again and again 1 % may be false alarms, in any of the figures; 100
+/// times in a full run.
+#[test]
+fn the_same_command_is_told_from_itself_no_more_often_than_the_level_says() {
+    let directory = scratch("same");
+    let mut dice = Dice(5);
+    let (times, allowed) = if is_full_run() { (100, 1) } else { (10, 0) };
+    let mut false_alarms = vec![];
+    for time in 0..times {
+        ["a", "b"].iter().for_each(|name| write_runs(&directory.join(name), &mut dice, 1000.0));
+        let document = json(&directory, &["diff", "a", "b", "-f", "work"], 0);
+        assert_eq!(document["samples"], "runs");
+        let alarms = alarms(&document);
+        if !alarms.is_empty() {
+            false_alarms.push(format!("{time}: {}", alarms.join(", ")));
+        }
+    }
+    println!("{} false alarms in {times} comparisons", false_alarms.len());
+    assert!(false_alarms.len() <= allowed, "of {times}:\n{}", false_alarms.join("\n"));
 }
 
 /// Outliers rule the means, and said that nothing differed.

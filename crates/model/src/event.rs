@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::address::{AuxOffset, Avma};
 use crate::clock::EventTime;
 use crate::code::{FunctionId, SpaceId};
-use crate::counters::Counters;
 use crate::function_set::FunctionSet;
 use crate::gap::Gap;
 use crate::ids::{Pid, Tid};
 use crate::recording::AuxOwner;
+use crate::stretch_counters::StretchCounters;
 
 /// An instruction that control left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -245,7 +245,14 @@ pub trait EventSink {
     }
 
     /// [`Self::events`] with the thread's counters at each of `events`: as many of them.
-    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+    fn counted(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
         let _ = counters;
         self.events(pid, tid, space, events);
     }
@@ -283,7 +290,14 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
         (**self).wants_counters()
     }
 
-    fn counted(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+    fn counted(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
         (**self).counted(pid, tid, space, events, counters);
     }
 

@@ -22,6 +22,7 @@ pub mod recording;
 pub mod sched;
 pub mod schedule;
 pub mod sideband;
+pub mod stretch_counters;
 pub mod unknown;
 
 pub use address::{AuxOffset, Avma, FileOffset, Svma};
@@ -51,4 +52,5 @@ pub use recording::{
 pub use sched::{SchedBody, SchedEvent, SchedTask, Waiting, Waking};
 pub use schedule::Schedule;
 pub use sideband::{BuildId, Inode, Mmap, Sideband, SidebandRecord};
+pub use stretch_counters::{CountersSince, ExecutedSince, StretchCounters};
 pub use unknown::{NoOffCpu, NoTimes};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use decoder::{Context, OwnDecoder, Segment, SegmentDecoder, SegmentOutput};
-use model::{Counters, Digester, SpaceId, Tid, TraceEvent};
+use model::{CountersSince, Digester, SpaceId, Tid, TraceEvent};
 
 use crate::stopwatch::on_cpu_ns;
 
@@ -57,7 +57,7 @@ impl SegmentDecoder for Watched<OwnDecoder> {
         output
     }
 
-    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<Counters>) {
+    fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<CountersSince>) {
         self.0.give_back(events, counters);
     }
 }

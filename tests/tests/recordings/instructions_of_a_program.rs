@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use decoder::DecodeOptions;
-use model::{Counters, EventSink, Pid, SpaceId, Tid, TraceEvent};
+use model::{EventSink, Pid, SpaceId, StretchCounters, Tid, TraceEvent};
 use truth_tests::{Opened, fixture, pipeline};
 
 const PLUGIN: &str = include_str!("instructions_of_a_program.c");
@@ -26,8 +26,8 @@ impl EventSink for Last {
         true
     }
 
-    fn counted(&mut self, _: Pid, tid: Tid, _: SpaceId, _: &[TraceEvent], counters: &[Counters]) {
-        self.0.extend(counters.last().map(|last| (tid, last.executed.instructions)));
+    fn counted(&mut self, _: Pid, tid: Tid, _: SpaceId, _: &[TraceEvent], counters: StretchCounters<'_>) {
+        self.0.extend(counters.iter().last().map(|last| (tid, last.executed.instructions)));
     }
 }
 

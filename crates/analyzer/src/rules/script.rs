@@ -29,10 +29,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use model::{
-    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, Cpu, Cycles,
-    DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind,
-    FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region, Schedule, Sideband,
-    SidebandRecord, Site, SpaceId, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
+    AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, CountersSince, Cpu,
+    Cycles, DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId,
+    FunctionKind, FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region, Schedule, Sideband,
+    SidebandRecord, Site, SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent, Transfer, Waiting,
+    WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
@@ -400,7 +401,10 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
         if analysis.wants_counters() {
             let gaps = gaps.entry(*tid).or_default();
             *gaps += u32::from(matches!(event, TraceEvent::Gap(_)));
-            analysis.counted(Pid(7), *tid, *space, &[*event], &[counters_at(event, has_cyc, *gaps)]);
+            let before = counters_at(event, has_cyc, *gaps);
+            let at_events = &[CountersSince::default()];
+            let counters = StretchCounters { before, at_events, has_cycles: false };
+            analysis.counted(Pid(7), *tid, *space, &[*event], counters);
         } else {
             analysis.events(Pid(7), *tid, *space, &[*event]);
         }

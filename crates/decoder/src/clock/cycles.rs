@@ -1,5 +1,6 @@
 //! How many core cycles were counted up to a slot, and between two.
 
+use super::mark::Mark;
 use super::timeline::{CyclesNear, Timeline};
 use super::{Clock, Slot, progress};
 
@@ -15,6 +16,7 @@ impl Clock {
             timeline: &self.timeline,
             threshold: self.cyc_threshold,
             near: CyclesNear::default(),
+            marks: &[],
         })
     }
 }
@@ -25,13 +27,34 @@ pub(crate) struct SlotCycles<'a> {
     /// Fewer cycles may have passed since the last CYC packet.
     threshold: u64,
     near: CyclesNear,
+    /// Those of the slots that are near; none where sums of their cycles may not fit.
+    marks: &'a [Mark],
 }
+
+/// Sums of cycles below this fit with those of any run of slots.
+const CYCLES_MAX: u64 = 1 << 62;
 
 impl SlotCycles<'_> {
     /// Cycles at a slot.
     #[inline(always)]
     pub(crate) fn at(&mut self, slot: Slot) -> u64 {
-        self.timeline.cycles_at(slot, &mut self.near)
+        let Some(mark) = self.timeline.marks().get(slot.0 as usize) else {
+            return self.timeline.counted_cycles();
+        };
+        if !self.near.has(slot) {
+            self.find(slot);
+        }
+        self.near.before.saturating_add(mark.most.into())
+    }
+
+    /// Finds the slots around one that count from the same cycle.
+    #[inline(never)]
+    fn find(&mut self, slot: Slot) {
+        self.timeline.find_cycles(slot, &mut self.near);
+        let marks = self.timeline.marks();
+        let (first, end) = (self.near.first.0 as usize, (self.near.end.0 as usize).min(marks.len()));
+        let fits = self.near.before.max(self.threshold) < CYCLES_MAX;
+        self.marks = marks.get(first..end).filter(|_| fits).unwrap_or_default();
     }
 
     /// Cycles with the first CYC packet after a slot.
@@ -46,18 +69,33 @@ impl SlotCycles<'_> {
 
     /// Cycles at what happened after `lo` and not after `slot`, when `work` instructions had passed: lower
     /// bound, estimate, upper bound; and what the estimate is of the bus clock.
-    #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> ([u64; 3], u64) {
-        match self.timeline.cycles_around(lo, slot, &self.near) {
-            Some(([first, nearest, last], passed)) => {
-                let point = nearest + progress::part(last.saturating_sub(nearest), passed, work);
-                ([first, point, last.saturating_add(self.threshold)], self.near.rate.bus_at(point))
-            }
-            None => {
-                let cycles = self.look_up_between(lo, slot, work);
-                (cycles, self.bus_at(cycles[1]))
-            }
+        self.near_between(lo, slot, work).unwrap_or_else(|| {
+            let cycles = self.look_up_between(lo, slot, work);
+            (cycles, self.bus_at(cycles[1]))
+        })
+    }
+
+    /// [`Self::between`] two slots that are near.
+    #[inline(always)]
+    pub(crate) fn near_between(&self, lo: Slot, slot: Slot, work: u32) -> Option<([u64; 3], u64)> {
+        let number = |slot: Slot| slot.0.wrapping_sub(self.near.first.0) as usize;
+        let (first, last) = (number(lo), number(slot));
+        let (least, most) = (self.marks.get(first)?, self.marks.get(last)?);
+        if first > last {
+            return None;
         }
+        let point = if first < last {
+            let nearest = self.marks.get(last - 1)?;
+            let span = u64::from(most.most.wrapping_sub(nearest.most));
+            u64::from(nearest.most) + progress::part(span, (nearest.work, most.work), work)
+        } else {
+            most.most.into()
+        };
+        let before = self.near.before;
+        let [first, last] = [least, most].map(|mark| before + u64::from(mark.most));
+        let point = before + point;
+        Some(([first, point, last + self.threshold], self.near.rate.bus_at(point)))
     }
 
     #[inline(never)]

@@ -144,16 +144,24 @@ impl BusRate {
 /// Slots that count cycles from the same one.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CyclesNear {
-    first: Slot,
-    end: Slot,
+    pub(super) first: Slot,
+    pub(super) end: Slot,
     /// Cycles of the segment that they count from.
-    before: u64,
+    pub(super) before: u64,
     /// What a cycle is there.
     pub(super) rate: BusRate,
     /// The anchor before them, their run, and the CBR packet before them, by number.
     anchor: usize,
     run: usize,
     rate_number: usize,
+}
+
+impl CyclesNear {
+    /// The slot is one of them.
+    #[inline(always)]
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        self.first <= slot && slot < self.end
+    }
 }
 
 pub(super) struct Timeline {
@@ -239,38 +247,8 @@ impl Timeline {
         self.counted.last().map_or(0, |(_, before)| before.saturating_add(self.most()))
     }
 
-    /// Cycles from the beginning of the segment to a slot. `near`: slots that may have it, and then do.
-    #[inline(always)]
-    pub(super) fn cycles_at(&self, slot: Slot, near: &mut CyclesNear) -> u64 {
-        let Some(mark) = self.marks.get(slot.0 as usize) else { return self.counted_cycles() };
-        if slot < near.first || slot >= near.end {
-            self.find_cycles(slot, near);
-        }
-        near.before.saturating_add(mark.most.into())
-    }
-
-    /// [`Self::cycles_at`] of the slots from `lo` to `slot`: of the first, of the last but one, and of the
-    /// last; how many instructions had passed at the last two.
-    #[inline(always)]
-    pub(super) fn cycles_around(
-        &self,
-        lo: Slot,
-        slot: Slot,
-        near: &CyclesNear,
-    ) -> Option<([u64; 3], (u32, u32))> {
-        let around = self.marks.get(lo.0 as usize..=slot.0 as usize)?;
-        if lo < near.first || slot >= near.end {
-            return None;
-        }
-        let (first, last) = (around.first()?, around.last()?);
-        let nearest = around.get(around.len().wrapping_sub(2)).unwrap_or(last);
-        let cycles = [first, nearest, last].map(|mark| near.before.saturating_add(mark.most.into()));
-        Some((cycles, (nearest.work, last.work)))
-    }
-
     /// Finds the slots around one that count from the same cycle.
-    #[inline(never)]
-    fn find_cycles(&self, slot: Slot, near: &mut CyclesNear) {
+    pub(super) fn find_cycles(&self, slot: Slot, near: &mut CyclesNear) {
         let rate_number = last_begun(&self.rates, |(first, _)| *first, slot, near.rate_number);
         let at_rate =
             |number: usize| self.rates.get(number).copied().unwrap_or((Slot(u32::MAX), BusRate::default()));

@@ -6,10 +6,11 @@
 //! ```
 //! Cycles of kernel code, and those that pass while tracing is off, lie between an end and the next start.
 
-use model::{BranchEvent, Counters, Cycles, Executed, TraceEvent, Transfer};
+use model::{BranchEvent, Counters, CountersSince, Cycles, ExecutedSince, TraceEvent, Transfer};
 
 use super::Bounds;
 use crate::clock::{Clock, Slot, SlotCycles};
+use crate::work::Work;
 
 /// Where an event is: after one packet and not after another, and after how many instructions of the segment.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Counting<'a> {
     /// Up to the first CYC packet after a loss, which also counts what passed in the loss: as many cycles at
     /// most may have passed since the loss.
     after_loss: u64,
+    /// Branches up to here only count cycles: user code is traced, and nothing was lost shortly before.
+    plain_until: Slot,
     /// Up to where it was traced last: what was counted in the stretch, and what of the bus clock.
     before: (u64, u64),
     unsure: u64,
@@ -55,7 +58,7 @@ impl<'a> Counting<'a> {
     pub(super) fn new(clock: &'a Clock, bounds: Bounds) -> Self {
         let (end, all) = bounds.end.unwrap_or((Slot(u32::MAX), clock.counted_cycles()));
         let cycles = clock.cycles();
-        Self {
+        let mut counting = Self {
             is_unrated: cycles.as_ref().is_some_and(|cycles| !cycles.is_rated()),
             cycles,
             end,
@@ -63,6 +66,7 @@ impl<'a> Counting<'a> {
             next_cyc: bounds.next_cyc.unwrap_or(0),
             on_since: bounds.begins_in_code.then_some((0, 0)),
             after_loss: 0,
+            plain_until: Slot(0),
             before: (0, 0),
             unsure: 0,
             last: 0,
@@ -70,34 +74,40 @@ impl<'a> Counting<'a> {
             bus: 0,
             unrated: 0,
             met_gap: false,
-        }
+        };
+        counting.set_plain_until();
+        counting
     }
 
-    /// The cycles at the next event of the stretch, which may switch user code on or off; none: the recording
-    /// has no CYC packets.
+    fn set_plain_until(&mut self) {
+        let is_plain = self.cycles.is_some() && self.on_since.is_some() && self.after_loss == 0;
+        self.plain_until = if is_plain { self.end } else { Slot(0) };
+    }
+
+    /// Fast path of [`Self::pass`] for a branch with traced user code before and after it: most are such.
+    /// `None`: the event is not known to be one.
     #[inline(always)]
-    pub(super) fn pass(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
-        let cycles = self.cycles.as_mut()?;
+    fn pass_plainly(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
         let Position { lo, slot, instructions } = position;
-        let is_branch = is_branch(event);
-        if let Some((since, bus_since)) = self.on_since
-            && is_branch
-            && slot < self.end
-            && self.after_loss == 0
-        {
-            let (at, bus) = cycles.between(lo, slot, instructions);
-            self.last = at[1];
-            let [lo, point, hi] = at.map(|at| self.before.0 + at.saturating_sub(since));
-            let bus = self.before.1 + bus.saturating_sub(bus_since);
-            return Some(self.counted(lo, point, hi, bus));
+        if slot >= self.plain_until || !is_branch(event) {
+            return None;
         }
-        self.pass_with_care(event, position)
+        let (since, bus_since) = self.on_since?;
+        let ([first, at, last], bus) = self.cycles.as_ref()?.near_between(lo, slot, instructions)?;
+        // The packet before it may be one from before user code was traced.
+        if first < since {
+            return None;
+        }
+        self.last = at;
+        let [lo, point, hi] = [first, at, last].map(|at| at.wrapping_sub(since).wrapping_add(self.before.0));
+        let bus = bus.saturating_sub(bus_since).wrapping_add(self.before.1);
+        Some(self.counted(lo, point, hi, bus))
     }
 
-    /// [`Self::pass`] where cycles do not count, or not all of them, and where that changes.
-    #[inline(never)]
-    fn pass_with_care(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
-        let cycles = self.cycles.as_mut()?;
+    /// The cycles at the next event of the stretch, which may switch user code on or off. Without CYC packets
+    /// in the recording all are 0.
+    fn pass(&mut self, event: &TraceEvent, position: Position) -> Cycles {
+        let Some(cycles) = &mut self.cycles else { return Cycles::default() };
         let Position { lo, slot, instructions } = position;
         let at = match event {
             TraceEvent::Branch(_) if slot >= self.end => {
@@ -123,7 +133,8 @@ impl<'a> Counting<'a> {
         if !is_branch(event) {
             self.switch(event, slot, at, (point, bus));
         }
-        Some(counted)
+        self.set_plain_until();
+        counted
     }
 
     /// What was counted up to an event: an estimate is never before that of the event before.
@@ -165,7 +176,7 @@ impl<'a> Counting<'a> {
     }
 
     /// The stretch ends, the last one where the segment does: its counters in all, with what it `executed`.
-    pub(super) fn end_stretch(&mut self, executed: Executed, is_last: bool) -> Counters {
+    pub(super) fn end_stretch(&mut self, executed: ExecutedSince, is_last: bool) -> Counters {
         let cycles = self.cycles.as_ref().map(|cycles| {
             let end = if is_last { self.all } else { self.last };
             let bus_end = cycles.bus_at(end);
@@ -180,7 +191,7 @@ impl<'a> Counting<'a> {
         });
         (self.before, self.unsure, self.point, self.bus) = ((0, 0), 0, 0, 0);
         (self.unrated, self.met_gap) = (0, false);
-        Counters { executed, cycles }
+        Counters { executed: executed.into(), cycles }
     }
 
     /// A gap was in the stretch.
@@ -198,6 +209,53 @@ impl<'a> Counting<'a> {
     }
 }
 
+/// Takes note of the events of a stretch as they are made.
+pub(super) trait PassEvents<W> {
+    /// The next event, the slots that it is between, and the work up to it.
+    fn pass(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
+
+    /// [`Self::pass`], of what is no branch of an effect.
+    fn pass_other(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
+}
+
+/// In a decode without counters.
+pub(super) struct NoCounters;
+
+impl<W> PassEvents<W> for NoCounters {
+    #[inline(always)]
+    fn pass(&mut self, _: &TraceEvent, _: (Slot, Slot), _: W) {}
+
+    #[inline(always)]
+    fn pass_other(&mut self, _: &TraceEvent, _: (Slot, Slot), _: W) {}
+}
+
+/// Notes the counters at the events of a stretch.
+pub(super) struct AtEvents<'c, 'a, W> {
+    pub(super) counting: &'c mut Counting<'a>,
+    /// Work done before the stretch.
+    pub(super) begin: W,
+    pub(super) counters: &'c mut Vec<CountersSince>,
+}
+
+impl<W: Work> PassEvents<W> for AtEvents<'_, '_, W> {
+    #[inline(always)]
+    fn pass(&mut self, event: &TraceEvent, (lo, slot): (Slot, Slot), work: W) {
+        let position = Position { lo, slot, instructions: work.timed_instructions() };
+        let executed = work.since(self.begin);
+        match self.counting.pass_plainly(event, position) {
+            Some(cycles) => self.counters.push(CountersSince { executed, cycles }),
+            None => self.pass_other(event, (lo, slot), work),
+        }
+    }
+
+    #[inline(never)]
+    fn pass_other(&mut self, event: &TraceEvent, (lo, slot): (Slot, Slot), work: W) {
+        let position = Position { lo, slot, instructions: work.timed_instructions() };
+        let cycles = self.counting.pass(event, position);
+        self.counters.push(CountersSince { executed: work.since(self.begin), cycles });
+    }
+}
+
 /// It changes nothing of whether user code is traced.
 #[inline(always)]
 fn is_branch(event: &TraceEvent) -> bool {
@@ -209,7 +267,7 @@ const CYCLES_PER_NS_MAX: u64 = 8;
 
 /// Raises the upper bounds of what happened after the last packet before a gap: CYC packets that counted what
 /// passed up to there may be lost.
-pub(super) fn widen_before_gaps(events: &[TraceEvent], slots: &[Slot], counters: &mut [Counters]) {
+pub(super) fn widen_before_gaps(events: &[TraceEvent], slots: &[Slot], counters: &mut [CountersSince]) {
     let mut lost_from = None;
     for ((event, slot), counters) in events.iter().zip(slots).zip(counters).rev() {
         let (TraceEvent::Branch(branch), Some(from)) = (event, lost_from) else {
@@ -218,7 +276,8 @@ pub(super) fn widen_before_gaps(events: &[TraceEvent], slots: &[Slot], counters:
         };
         if slot < from {
             lost_from = None;
-        } else if let Some(cycles) = &mut counters.cycles {
+        } else {
+            let cycles = &mut counters.cycles;
             let most = branch.time.hi.since(branch.time.lo).saturating_mul(CYCLES_PER_NS_MAX);
             cycles.hi = cycles.hi.max(cycles.lo.saturating_add(most));
         }

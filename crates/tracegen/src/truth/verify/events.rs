@@ -6,7 +6,7 @@ use std::fmt;
 
 use model::{
     Avma, BranchEvent, BranchKind, Counters, EndKind, EventSink, EventTime, FunctionLookup, Gap, GapCause,
-    Ns, Pid, SpaceId, Tid, TraceEvent, Transfer,
+    Ns, Pid, SpaceId, StretchCounters, Tid, TraceEvent, Transfer,
 };
 
 use super::counters::{CounterCheck, CounterVerdict};
@@ -213,10 +213,18 @@ impl EventSink for EventVerifier<'_> {
     }
 
     fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
-        self.counted(pid, tid, space, events, &[]);
+        let none = StretchCounters { before: Counters::default(), at_events: &[], has_cycles: false };
+        self.counted(pid, tid, space, events, none);
     }
 
-    fn counted(&mut self, _: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], counters: &[Counters]) {
+    fn counted(
+        &mut self,
+        _: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             let mismatch = events.first().map(|e| format!("  no such thread; {}", show_event(e)));
             self.verdict.threads.push(ThreadVerdict { tid, mismatch, ..ThreadVerdict::default() });
@@ -228,7 +236,7 @@ impl EventSink for EventVerifier<'_> {
         };
         for (i, event) in events.iter().enumerate().filter(|(_, event)| self.kernel.counts(event)) {
             let after = events.get(i + 1..).unwrap_or_default();
-            thread.check(self.truth, (event, counters.get(i).copied()), after, &same, &mut self.verdict);
+            thread.check(self.truth, (event, counters.at(i)), after, &same, &mut self.verdict);
         }
     }
 }
