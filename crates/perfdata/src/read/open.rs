@@ -15,7 +15,7 @@ use model::{Damage, Recording};
 
 use super::collect::{self, Parts};
 use super::listing::Listed;
-use super::{OpenError, ReadError, error, header};
+use super::{ExcerptError, OpenError, ReadError, error, header};
 
 /// An open recording.
 #[derive(Debug)]
@@ -59,6 +59,14 @@ impl File {
             let name = part.path.file_name().filter(|_| is_dir);
             (name.map(Path::new), &*part.bytes)
         })
+    }
+
+    /// The bytes of a recording that is one file.
+    pub(super) fn only_part(&self) -> Result<&[u8], ExcerptError> {
+        match self.more.as_slice() {
+            [] => Ok(&self.main.bytes),
+            _ => Err(ExcerptError::Form("a recording of perf record --threads")),
+        }
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
