@@ -355,7 +355,11 @@ impl<W: Write + Seek> Copier<'_, W> {
             set_word(&mut record, at, value);
         }
         if let (Some(at), Some(time)) = (item.time_at, said.time) {
-            set_word(&mut record, at, time.clamp(self.excerpt.from, self.excerpt.to.max(self.excerpt.from)).0);
+            set_word(
+                &mut record,
+                at,
+                time.clamp(self.excerpt.from, self.excerpt.to.max(self.excerpt.from)).0,
+            );
         }
         self.put(&record)
     }
