@@ -52,7 +52,7 @@ impl Watched {
         assert!(output.status.success(), "{name}: {said}");
         let documents = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
         let documents: Vec<Value> = documents.collect::<Result<_, _>>().unwrap();
-        assert_eq!(documents.last().unwrap()["schema"], "func_latency/2", "the report is the last");
+        assert_eq!(documents.last().unwrap()["schema"], "func_latency/3", "the report is the last");
         let captures = documents.into_iter().filter(|it| it["schema"] == "func_latency.capture/1");
         Some(Self { directory, captures: captures.collect(), said })
     }
@@ -125,18 +125,18 @@ fn opens(capture: &Value) {
     let report = read(&["report", "--check", "--format", "json", path]);
     let function = &report["functions"][0];
     assert_eq!(function["name"], "rarely_slow");
-    assert_eq!(number(&function["latency_ns"], "max"), number(capture, "latency_ns"));
+    assert!(number(&function["latency_ns"], "max") >= number(capture, "latency_ns"));
     let calls = number(&function["latency_ns"], "count");
     assert!((1000..20_000).contains(&calls), "{calls} calls in 200 us and more");
     let shown = done(&["show", "-i", path]);
     assert!(shown.contains("slow_part") && shown.contains(capture["id"].as_str().unwrap()), "{shown}");
     let explained = done(&["explain", "-i", path]);
-    assert!(explained.contains("slow_part") && explained.contains("1 slow call"), "{explained}");
+    assert!(explained.contains("Cause: slow_part") && explained.contains("1 slow call"), "{explained}");
     let page = Path::new(path).join("page.html");
     done(&["report", path, "--html", page.to_str().unwrap()]);
     assert!(std::fs::read_to_string(page).unwrap().contains("rarely_slow"));
     // What is named on the command line counts.
-    assert!(done(&["report", "-f", "slow_part", path]).contains("1 call"), "{path}");
+    assert!(done(&["report", "-f", "slow_part", path]).contains("Latency of [slow_part]"), "{path}");
 }
 
 /// Thread, packet, and what happened, without the numbers that an image has for functions.
@@ -183,10 +183,10 @@ fn events(data: &Path, time: &Range<u64>) -> BTreeMap<Tid, Vec<Happened>> {
 fn a_capture_has_all_threads_trace_of_its_time() {
     let cases = [
         ("rare", "rarely_slow", "20us"),
-        ("demo-cpu2", "round_fn", "200us"),
-        ("demo", "round_fn", "200us"),
-        ("demo-cpu2-ovf", "round_fn", "100us"),
-        ("sq1", "sqlite3VdbeExec", "50us"),
+        ("demo-cpu2", "round_fn", "10us"),
+        ("demo", "round_fn", "10us"),
+        ("demo-cpu2-ovf", "round_fn", "10us"),
+        ("sq1", "sqlite3VdbeExec", "300us"),
     ];
     let around =
         ["--before", "1ms", "--after", "1ms", "--keep", "5", "--max-captures", "5/1s", "-n", "0.001"];

@@ -297,7 +297,7 @@ fn call_of<'r>(rows: &'r [CallRow], hit: &Hit) -> Option<&'r CallRow> {
         let overlaps = |row: &&CallRow| row.start_ns <= hit.span.1 && row.end_ns() >= hit.span.0.0;
         return of_thread.filter(overlaps).min_by_key(distance);
     }
-    let has_it = |row: &&CallRow| row.start_ns <= hit.span.0 && row.end_ns() >= hit.span.0.0;
+    let has_it = |row: &&CallRow| row.start_ns <= hit.span.0 && row.end_ns() > hit.span.0.0;
     of_thread.filter(has_it).max_by_key(|row| row.start_ns)
 }
 

@@ -206,6 +206,12 @@ impl Growing {
         records.sort_by_key(|record| record.time);
         let is_complete = |record: &SidebandRecord| until.is_none_or(|until| record.time <= Some(until));
         self.early = records.split_off(records.partition_point(is_complete));
+        if self.frame.leaves_out {
+            // Only captures have reasons: here they would be kept for the whole watch.
+            let is_reason =
+                |body: &Sideband| matches!(body, Sideband::SchedSwitch { .. } | Sideband::SchedWaking(_));
+            records.retain(|record| !is_reason(&record.body));
+        }
         self.schedule.grow(&records);
         let is_of_code = |record: &SidebandRecord| {
             matches!(record.body, Sideband::Mmap(_) | Sideband::Fork { .. } | Sideband::Comm { .. })

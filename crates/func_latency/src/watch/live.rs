@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -48,12 +48,18 @@ pub(super) fn run(
         waiting_bytes: Arc::clone(&waiting_bytes),
         reader,
     };
+    let is_recording = Mutex::new(true);
+    let is_recording = &is_recording;
     std::thread::scope(|scope| {
-        let follow = scope.spawn(move || Follow::new(pieces, waiting_bytes, live.most_bytes).run(watch));
+        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, is_recording);
+        let follow = scope.spawn(move || follow.run(watch));
         let first = spool.0.join("0.data");
         let recorded = prepared.record_in_pieces(&first, live.record.window, &interrupts, Some(&how));
         // The follower ends when no more pieces can come.
         drop(how);
+        *is_recording.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        // What the follower has ended it with must not end this process.
+        let _ = interrupts.take();
         drop(interrupts);
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
         let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
@@ -82,7 +88,9 @@ impl Drop for Spool {
 }
 
 /// Follows the recorder.
-struct Follow {
+struct Follow<'r> {
+    /// The recording can be ended.
+    is_recording: &'r Mutex<bool>,
     pieces: Receiver<Piece>,
     waiting_bytes: Arc<AtomicU64>,
     /// More bytes do not wait to be decoded.
@@ -103,9 +111,15 @@ struct Arrived {
 /// The oldest pieces are left undecoded until those that wait take less than this share of the room.
 const WAITING_SHARE: u64 = 2;
 
-impl Follow {
-    fn new(pieces: Receiver<Piece>, waiting_bytes: Arc<AtomicU64>, most_bytes: u64) -> Self {
+impl<'r> Follow<'r> {
+    fn new(
+        pieces: Receiver<Piece>,
+        waiting_bytes: Arc<AtomicU64>,
+        most_bytes: u64,
+        is_recording: &'r Mutex<bool>,
+    ) -> Self {
         Self {
+            is_recording,
             pieces,
             waiting_bytes,
             most_bytes,
@@ -213,7 +227,10 @@ impl Follow {
         let until = piece.until;
         self.kept.pieces.push_back(KeptPiece { file, new_from: piece.new_from, bytes: piece.bytes, time });
         if watch.capture(&self.kept.trace(), until) {
-            recorder::end_early();
+            let is_recording = self.is_recording.lock().unwrap_or_else(PoisonError::into_inner);
+            if *is_recording {
+                recorder::end_early();
+            }
         }
         let freed = self.kept.trim(needs_from, self.most_bytes / WAITING_SHARE);
         self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);

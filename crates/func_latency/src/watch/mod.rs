@@ -320,13 +320,14 @@ impl Watch {
         Some(captures.needs_from(self.growing.decoded_until()))
     }
 
-    /// Makes the captures of which all is there. Returns whether the watch has come to its end.
+    /// Makes the captures of which all is there. Returns, once, whether the watch has come to its end.
     fn capture(&mut self, trace: &Trace<'_>, until: Option<Ns>) -> bool {
         if let Some((captures, _)) = &mut self.captures {
             captures.make(&self.growing, trace, until);
         }
         let after_ns = self.after_ns;
-        self.ends_at.zip(until).is_some_and(|(end, until)| end.0.saturating_add(after_ns) <= until.0)
+        let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
+        self.ends_at.take_if(is_over).is_some()
     }
 
     /// Writes the report.
