@@ -134,8 +134,8 @@ impl<'a> BundleDir<'a> {
 /// Bytes copied in one go.
 const COPIED_BYTES: usize = 1 << 20;
 
-/// Lets commands that read a recording take a bundle's directory: its recording, its objects, and of a capture
-/// the function and the call that it is about, where the command line names none.
+/// Lets commands that read a recording take a bundle's directory: its recording, its objects, and of a
+/// capture the function and the call that it is about, where the command line names none.
 ///
 /// # Errors
 /// The directory's `capture.json` cannot be read.

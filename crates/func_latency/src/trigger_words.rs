@@ -1,10 +1,8 @@
 //! What options of triggers and captures take: a time, a threshold, a rate.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::filter::Percentile;
-use crate::render::units::duration;
 
 /// `5ms`: a time, of at most a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +74,6 @@ impl FromStr for Rate {
 
 /// The most captures in a time of [`Rate`]: their times are kept.
 const RATE_MAX: u32 = 10_000;
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {}", self.number, duration(self.per.0))
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -275,7 +275,7 @@ impl Captures {
             size(bytes)
         );
         let without = [
-            (beyond_rate, format!("beyond {rate}")),
+            (beyond_rate, format!("beyond {} in {}", rate.number, duration(rate.per.0))),
             (less_slow, "less slow than those kept".to_owned()),
             (failed, "failed".to_owned()),
         ];

@@ -13,7 +13,7 @@ use std::ops::Range;
 use model::{AuxOffset, AuxOwner, AuxPiece, Ns, Recording};
 use perfdata::Excerpt;
 
-/// How much earlier than what is asked for the trace may begin: the first with which each buffer has two PSBs.
+/// How much earlier than asked for the trace may begin: the first with which each buffer has two PSBs.
 const LEADS_NS: [u64; 4] = [20_000, 200_000, 2_000_000, 20_000_000];
 /// How much longer records are taken than asked for: those of the time are not written at once.
 const TAIL_NS: u64 = 200_000;

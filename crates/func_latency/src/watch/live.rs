@@ -263,8 +263,8 @@ impl Kept {
         Trace { files: files.collect(), begins: self.begins }
     }
 
-    /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are more
-    /// than fit at all. Returns their bytes.
+    /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are
+    /// more than fit at all. Returns their bytes.
     fn trim(&mut self, needs_from: Ns, most_bytes: u64) -> u64 {
         let mut bytes: u64 = self.pieces.iter().map(|piece| piece.bytes).sum();
         let mut freed = 0;

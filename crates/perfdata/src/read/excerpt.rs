@@ -114,7 +114,8 @@ pub fn write_excerpt(
     excerpt: &Excerpt,
     out: &mut (impl Write + Seek),
 ) -> Result<(), ExcerptError> {
-    let files: Vec<&[u8]> = sources.iter().map(|source| source.file.only_part()).collect::<Result<_, _>>()?;
+    let files: Option<Vec<&[u8]>> = sources.iter().map(|source| source.file.only_part()).collect();
+    let files = files.ok_or(ExcerptError::Form("a recording of perf record --threads"))?;
     let Some((newest, header)) = files.last().and_then(|file| Some((*file, file_header(file)?))) else {
         return Err(ExcerptError::Form("a recording in the layout of pipes"));
     };

@@ -15,7 +15,7 @@ use model::{Damage, Recording};
 
 use super::collect::{self, Parts};
 use super::listing::Listed;
-use super::{ExcerptError, OpenError, ReadError, error, header};
+use super::{OpenError, ReadError, error, header};
 
 /// An open recording.
 #[derive(Debug)]
@@ -61,12 +61,9 @@ impl File {
         })
     }
 
-    /// The bytes of a recording that is one file.
-    pub(super) fn only_part(&self) -> Result<&[u8], ExcerptError> {
-        match self.more.as_slice() {
-            [] => Ok(&self.main.bytes),
-            _ => Err(ExcerptError::Form("a recording of perf record --threads")),
-        }
+    /// The bytes of a recording that is one file; `None`: it is several.
+    pub(super) fn only_part(&self) -> Option<&[u8]> {
+        self.more.is_empty().then_some(&*self.main.bytes)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
