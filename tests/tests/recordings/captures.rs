@@ -77,7 +77,8 @@ fn path(capture: &Value) -> &str {
 }
 
 fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or_else(|| panic!("no {key}: {value}"))
+    assert!(value[key].is_u64(), "no {key}: {value}");
+    value[key].as_u64().unwrap()
 }
 
 /// The rows of the slow calls: thread, begin, latency and how far off these may be.

@@ -237,8 +237,11 @@ struct Copier<'a, W> {
 impl<W: Write + Seek> Copier<'_, W> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         // By way of memory: of a mapped file that was cut a system call has no bytes.
+        let mut copied = Vec::new();
         for part in bytes.chunks(COPIED_BYTES) {
-            self.out.write_all(&part.to_vec())?;
+            copied.clear();
+            copied.extend_from_slice(part);
+            self.out.write_all(&copied)?;
         }
         self.position += bytes.len() as u64;
         Ok(())
