@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(recent.percentile(Percentile(500)), Some(999));
         assert_eq!(recent.percentile(Percentile(999)), Some(7_003), "7,000 with what is rounded to it");
         recent.begin(Ns(MINUTE_NS + 1));
-        assert_eq!(recent.percentile(Percentile(999)), Some(999), "the first slot is forgotten");
+        assert_eq!(recent.percentile(Percentile(999)), Some(998), "the first slot is forgotten");
         for second in 0..1000 {
             recent.begin(Ns(second * SLOT_NS));
             recent.add(1);
