@@ -338,7 +338,7 @@ pub struct BundleArgs {
     /// Which file.
     #[command(flatten)]
     pub input: InputArgs,
-    /// Directory to write; there, report with -i DIR/perf.data --symfs DIR/objects
+    /// Directory to write; report with -i DIR
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Look for the objects below this directory, not at their own places

@@ -17,11 +17,13 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::explain_config::{ExplainConfig, SlowCalls};
+use crate::filter::CallNumber;
 #[cfg(feature = "bpf")]
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
 use crate::render::explain::{self as rendered, Branches, Explanation, Part};
 use crate::render::image_names::ImageNames;
+use crate::render::ledger::text::cause;
 use crate::report_command::text_width;
 use crate::{explain_open, one_call};
 
@@ -86,6 +88,21 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let subject = Subject { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
     let mut known = BTreeMap::new();
     subject.write(&ledger, &clusters, |calls| branches(opened, calls, &groups.typical, &mut known), format)
+}
+
+/// Why a call was slow, in a sentence; `Err`: why that is not known.
+pub(crate) fn cause_of(opened: &Opened<'_>, rows: &[CallRow], id: CallId) -> Result<Result<String, String>> {
+    let groups = match Groups::choose(rows, SlowCalls::One(CallNumber(id)).choice()) {
+        Ok(groups) => groups,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let mut ledger = LedgerOfCalls::new(&groups, opened.schedule);
+    opened.counted_trees(&mut ledger, opened.counters_of_work())?;
+    let (ledger, _) = ledger.finish();
+    let names = NamesFor { names: &ImageNames::new(opened.image, true), format: Format::Text };
+    let part = Part::new(&names, &groups.slow, groups.outlying, &ledger, None);
+    let cause = part.and_then(|part| cause(&part.ledger));
+    Ok(cause.map(|(what, of)| format!("{what} ({of})")).ok_or_else(|| "nothing in it stands out".to_owned()))
 }
 
 /// The branches of one of these slow calls against those of typical ones; `known`: of calls that were opened

@@ -102,7 +102,7 @@ fn heaviest_callees(open: &OpenCalls) -> Vec<FunctionId> {
 }
 
 /// What `-f` understands as this function alone: its name, if need be with its object.
-fn name_to_ask(image: &Image, names: &dyn Names, function: FunctionId) -> String {
+pub(crate) fn name_to_ask(image: &Image, names: &dyn Names, function: FunctionId) -> String {
     let name = names.function(function);
     let object = names.object_of(function).map(|path| file_name(&path).to_owned());
     let with_object = object.map(|object| format!("{object}:{name}"));

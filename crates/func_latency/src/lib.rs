@@ -48,6 +48,7 @@ mod aim;
 mod annotate_command;
 pub mod args;
 mod bundle_command;
+mod bundle_dir;
 mod calls;
 mod compare_command;
 pub mod config;
@@ -111,6 +112,7 @@ mod top_command;
 mod top_config;
 mod tree_commands;
 pub mod tree_config;
+mod trigger_words;
 #[cfg(feature = "bpf")]
 mod uprobe;
 #[cfg(not(feature = "bpf"))]
@@ -168,7 +170,8 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
     }
 }
 
-fn dispatch(command_line: CommandLine, words: &[OsString]) -> Result<Exit> {
+fn dispatch(mut command_line: CommandLine, words: &[OsString]) -> Result<Exit> {
+    command_line.command.as_mut().map_or(Ok(()), bundle_dir::resolve)?;
     match command_line.command {
         Some(Command::Report(args)) if args.part.part.is_some() => parts::make::run(*args, words),
         Some(Command::Report(args)) => match TopConfig::of_report(&args) {

@@ -50,9 +50,15 @@ impl ShowConfig {
         if args.calls.names_nothing() {
             return Err(failure(Exit::Usage, NO_FUNCTION));
         }
+        let Some(id) = args.id else {
+            return Err(failure(
+                Exit::Usage,
+                "which call? show ID takes the id of a row; `report --rows` lists them",
+            ));
+        };
         Ok(Self {
             calls: CallsConfig::new(input, args.calls)?,
-            id: args.id.0,
+            id: id.0,
             rows: args.rows.map(rows_file).transpose()?,
             limits: TreeLimits {
                 depth: args.depth.unwrap_or(usize::MAX),

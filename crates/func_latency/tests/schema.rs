@@ -167,12 +167,13 @@ fn what_the_commands_write_fits_the_schema() {
         let document: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((schema.check(&document), &document["schema"]), (Ok(()), &name.into()), "{words:?}");
     }
-    let words = ["watch", "-f", "f", "--replay", "perf.data", "--format", "json"];
+    let words =
+        ["watch", "-f", "f", "--replay", "perf.data", "--format", "json", "--over", "0ns", "--keep", "1"];
     let (text, _) = check(directory.path(), &words, 0);
     let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
     let documents: Vec<Value> = documents.collect::<Result<_, _>>().unwrap();
     let schemas: Vec<&Value> = documents.iter().map(|document| &document["schema"]).collect();
-    assert_eq!(schemas, ["func_latency.watch/1", "func_latency/3"]);
+    assert_eq!(schemas, ["func_latency.watch/1", "func_latency.capture/1", "func_latency/3"]);
     documents.iter().for_each(|document| assert_eq!(schema.check(document), Ok(()), "{document}"));
     let rows = std::fs::read_to_string(directory.path().join("calls.jsonl")).unwrap();
     assert_eq!(rows.lines().count(), 2);

@@ -28,4 +28,4 @@
 pub mod read;
 pub mod write;
 
-pub use read::{File, Listed, OpenError, ReadError, parse};
+pub use read::{Excerpt, ExcerptError, File, Listed, OpenError, ReadError, Source, parse, write_excerpt};

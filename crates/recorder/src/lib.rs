@@ -77,7 +77,7 @@ pub use sched_side::{Sched, SchedSource};
 pub use session::{Job, Request, Session, Summary};
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};
 pub use started::StartedProgram;
-pub use sys::{Interrupts, ProgramStreams, let_large_writes_fail, process_cpu_ns};
+pub use sys::{Interrupts, ProgramStreams, UserSignal, end_early, let_large_writes_fail, process_cpu_ns};
 pub use target::Target;
 pub use window::Ended;
 

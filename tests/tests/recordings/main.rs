@@ -4,6 +4,7 @@
 
 mod annotate;
 mod call_counters_match_truth;
+mod captures;
 mod counters_match_truth;
 mod damage;
 mod decode_matches_truth;

@@ -16,6 +16,8 @@ pub(super) const TIMELINES: &str = "Timelines";
 pub(super) const CHECKS: &str = "Checks";
 /// How a recording is made.
 pub(super) const RECORDING: &str = "Recording";
+/// What `watch` keeps.
+pub(super) const CAPTURES: &str = "Captures";
 /// How probes time calls.
 pub(super) const PROBES: &str = "Probes (where there is no Intel PT)";
 /// How often something is run.

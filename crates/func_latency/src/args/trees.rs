@@ -37,9 +37,9 @@ impl Weight {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ShowArgs {
-    /// The call, by the id of its row
+    /// The call, by the id of its row; a capture of `watch` has one that it is about
     #[arg(value_name = "ID")]
-    pub id: CallNumber,
+    pub id: Option<CallNumber>,
     /// The recording [default: perf.data]
     #[arg(short, long, value_name = "FILE")]
     pub input: Option<PathBuf>,

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::headings::{CALLS, DECODING, FILES, RECORDING, REPORT, TARGET};
+use super::headings::{CALLS, CAPTURES, DECODING, FILES, RECORDING, REPORT, TARGET};
 use super::{AFTER_HELP, Format, form};
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange};
 use crate::render::interval::json;
+use crate::trigger_words::{DurationNs, Over, Rate};
 
 /// `func_latency watch`.
 #[derive(Debug, Args)]
@@ -70,6 +71,9 @@ pub struct WatchArgs {
     #[arg(long, value_name = "DIR")]
     #[arg(help_heading = RECORDING)]
     pub spool_dir: Option<PathBuf>,
+    /// What is captured.
+    #[command(flatten)]
+    pub capture: CaptureArgs,
     /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over
     /// its time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program"])]
@@ -98,4 +102,59 @@ pub struct WatchArgs {
     /// Program to run and watch
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<String>,
+}
+
+/// What makes a capture, and how many there are.
+#[derive(Clone, Debug, Args)]
+pub struct CaptureArgs {
+    /// Capture calls that take longer: 5ms, or p99.9 of the last minute's calls; p99.9,1ms: of these only
+    /// those above 1 ms
+    #[arg(long, value_name = "TIME|pNN[,TIME]")]
+    #[arg(help_heading = CAPTURES)]
+    pub over: Option<Over>,
+    /// Capture when this function is entered; repeat it for several
+    #[arg(long, value_name = "FUNC")]
+    #[arg(help_heading = CAPTURES)]
+    pub on: Vec<String>,
+    /// Capture where trace was lost
+    #[arg(long)]
+    #[arg(help_heading = CAPTURES)]
+    pub on_gap: bool,
+    /// Start this command (by sh -c); when it exits, capture and end
+    #[arg(long, value_name = "CMD")]
+    #[arg(help_heading = CAPTURES)]
+    pub until: Option<String>,
+    /// Where captures go [default: captures]. With any of these options SIGUSR2 makes a capture, too
+    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = CAPTURES)]
+    pub captures: Option<PathBuf>,
+    /// A capture begins so long before the call
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    #[arg(help_heading = CAPTURES)]
+    pub before: DurationNs,
+    /// A capture ends so long after the call
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    #[arg(help_heading = CAPTURES)]
+    pub after: DurationNs,
+    /// Keep N captures: the slowest
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = CAPTURES)]
+    pub keep: u32,
+    /// Captures take no more than this, but for one
+    #[arg(long, value_name = "SIZE", default_value = "4G")]
+    #[arg(help_heading = CAPTURES)]
+    pub keep_bytes: ByteSize,
+    /// Capture no more than so many calls in such a time
+    #[arg(long, value_name = "N/TIME", default_value = "1/10s")]
+    #[arg(help_heading = CAPTURES)]
+    pub max_captures: Rate,
+}
+
+impl CaptureArgs {
+    /// Something is captured.
+    pub(crate) fn is_asked(&self) -> bool {
+        let has_trigger = self.over.is_some() || self.on_gap || !self.on.is_empty() || self.until.is_some();
+        has_trigger || self.captures.is_some()
+    }
 }

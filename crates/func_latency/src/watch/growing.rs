@@ -14,9 +14,11 @@ use anyhow::Result;
 use decoder::{Continuation, DecodeOptions, Grown};
 use image::Image;
 use model::{
-    AuxBuffer, AuxOwner, CodeSource, FunctionLookup, Ns, Pid, Recording, Schedule, Sideband, SidebandRecord,
+    AuxBuffer, AuxOwner, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Recording, Schedule, Sideband,
+    SidebandRecord,
 };
 
+use super::triggers::{Asked, Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::target::{self, Remarks, Wanted};
@@ -41,6 +43,8 @@ pub(crate) struct Gain {
     pub(crate) calls: CallSums,
     /// Time lost in it, of all threads.
     pub(crate) lost_ns: u64,
+    /// What there is to be captured, by time.
+    pub(crate) hits: Vec<Hit>,
 }
 
 /// What is known so far.
@@ -60,6 +64,8 @@ pub(crate) struct Growing {
     continuation: Continuation,
     total: CallSums,
     lost_ns: u64,
+    /// `None`: nothing is captured.
+    triggers: Option<Triggers>,
     has_told_of_code: bool,
     /// The buffers in the order in which they were met, with perf's numbers.
     buffers: Vec<(AuxOwner, u32)>,
@@ -70,6 +76,8 @@ struct Code {
     image: Image,
     wanted: Vec<Wanted>,
     request: Request,
+    /// The functions of `--on` that are found, with their names.
+    on: Vec<(FunctionId, String)>,
 }
 
 impl Growing {
@@ -87,6 +95,7 @@ impl Growing {
             continuation: Continuation::default(),
             total: CallSums::default(),
             lost_ns: 0,
+            triggers: None,
             has_told_of_code: false,
             buffers: Vec::new(),
         }
@@ -103,6 +112,16 @@ impl Growing {
     pub(crate) fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
         let frame = Recording { leaves_out: false, ..self.frame };
         Self { schedule: Schedule::growing(has_switches, has_switch_records), frame, ..self }
+    }
+
+    /// Looks for what is to be captured.
+    pub(crate) fn with_triggers(self, asked: Asked) -> Self {
+        Self { triggers: Some(Triggers::new(asked)), ..self }
+    }
+
+    /// The code that is mapped now.
+    pub(crate) fn image(&self) -> Option<&Image> {
+        self.code.as_ref().map(|code| &code.image)
     }
 
     /// The first byte of a buffer that is still needed; `None`: all are.
@@ -187,6 +206,12 @@ impl Growing {
         records.sort_by_key(|record| record.time);
         let is_complete = |record: &SidebandRecord| until.is_none_or(|until| record.time <= Some(until));
         self.early = records.split_off(records.partition_point(is_complete));
+        if self.frame.leaves_out {
+            // Only captures have reasons: here they would be kept for the whole watch.
+            let is_reason =
+                |body: &Sideband| matches!(body, Sideband::SchedSwitch { .. } | Sideband::SchedWaking(_));
+            records.retain(|record| !is_reason(&record.body));
+        }
         self.schedule.grow(&records);
         let is_of_code = |record: &SidebandRecord| {
             matches!(record.body, Sideband::Mmap(_) | Sideband::Fork { .. } | Sideband::Comm { .. })
@@ -224,16 +249,34 @@ impl Growing {
             }
             code.image = image;
             self.continuation.forget_code();
-            return Ok(());
+            return self.find_on(is_last);
         }
         match target::wanted(&image, &self.config, Remarks::Now) {
             Ok(wanted) => {
                 let request = self.request(&image, &wanted)?;
-                self.code = Some(Code { image, wanted, request });
-                Ok(())
+                self.code = Some(Code { image, wanted, request, on: Vec::new() });
+                self.find_on(is_last)
             }
             // Its code may come to be mapped.
             Err(error) if is_last => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Looks for the functions of `--on`, as long as they are not found.
+    fn find_on(&mut self, is_last: bool) -> Result<()> {
+        let names = self.triggers.as_ref().map_or(&[][..], Triggers::names_on);
+        let Some(code) = self.code.as_mut().filter(|code| code.on.is_empty() && !names.is_empty()) else {
+            return Ok(());
+        };
+        let config = CallsConfig { functions: names.to_vec(), candidate: None, ..self.config.clone() };
+        match target::wanted(&code.image, &config, Remarks::Now) {
+            Ok(found) => {
+                let name = |Wanted { function }: Wanted| (function.id, function.name);
+                code.on = found.into_iter().map(name).collect();
+                Ok(())
+            }
+            Err(error) if is_last => Err(error.context("--on")),
             Err(_) => Ok(()),
         }
     }
@@ -268,17 +311,24 @@ impl Growing {
             Some(paused) => paused.resume(around),
             None => Analysis::new(&code.request, around).without_reasons(),
         };
+        if let Some(triggers) = &mut self.triggers {
+            let end = until.or(self.frame.time_span.map(|(_, last)| last)).unwrap_or_default();
+            triggers.begin(code.wanted.len(), end);
+            analysis = analysis.giving_rows_to(triggers);
+        }
         let context = decoder::Context::new(&recording, &self.schedule, &code.image, false);
         let patience_ns = self.patience.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let how = (self.config.workers, DecodeOptions::default().segment_bytes);
         let digester = analysis.digester();
+        let mut noticing = Noticing { analysis: &mut analysis, on: &code.on, hits: Vec::new() };
         self.continuation.decode_on(
             &context,
             how,
             Grown { until, patience_ns },
             digester.as_ref(),
-            &mut analysis,
+            &mut noticing,
         );
+        let entered = noticing.hits;
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
@@ -287,7 +337,8 @@ impl Growing {
         // A frame knows its thread's time off the CPU; what is before the next event is asked for no more.
         self.schedule.forget_before(self.continuation.needs_schedule_from());
         crate::recording::check_uncut()?;
-        Ok(Gain { calls, lost_ns: gained_ns })
+        let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));
+        Ok(Gain { calls, lost_ns: gained_ns, hits })
     }
 
     /// The report of everything.

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
+use perfdata::Source;
 use recorder::{Interrupts, Piece, Pieces};
 
+use super::captures::Trace;
 use super::growing::{Growing, Part};
 use super::{Meant, Watch};
 use crate::exit::Exit;
@@ -46,12 +48,18 @@ pub(super) fn run(
         waiting_bytes: Arc::clone(&waiting_bytes),
         reader,
     };
+    let is_recording = Mutex::new(true);
+    let is_recording = &is_recording;
     std::thread::scope(|scope| {
-        let follow = scope.spawn(move || Follow::new(pieces, waiting_bytes, live.most_bytes).run(watch));
+        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, is_recording);
+        let follow = scope.spawn(move || follow.run(watch));
         let first = spool.0.join("0.data");
         let recorded = prepared.record_in_pieces(&first, live.record.window, &interrupts, Some(&how));
         // The follower ends when no more pieces can come.
         drop(how);
+        *is_recording.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        // What the follower has ended it with must not end this process.
+        let _ = interrupts.take();
         drop(interrupts);
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
         let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
@@ -80,7 +88,9 @@ impl Drop for Spool {
 }
 
 /// Follows the recorder.
-struct Follow {
+struct Follow<'r> {
+    /// The recording can be ended.
+    is_recording: &'r Mutex<bool>,
     pieces: Receiver<Piece>,
     waiting_bytes: Arc<AtomicU64>,
     /// More bytes do not wait to be decoded.
@@ -88,6 +98,8 @@ struct Follow {
     queue: VecDeque<Arrived>,
     /// What is still needed of earlier pieces.
     tails: Vec<Tail>,
+    /// Pieces that were decoded and that a capture may need.
+    kept: Kept,
 }
 
 /// A piece, and when it came.
@@ -99,9 +111,22 @@ struct Arrived {
 /// The oldest pieces are left undecoded until those that wait take less than this share of the room.
 const WAITING_SHARE: u64 = 2;
 
-impl Follow {
-    fn new(pieces: Receiver<Piece>, waiting_bytes: Arc<AtomicU64>, most_bytes: u64) -> Self {
-        Self { pieces, waiting_bytes, most_bytes, queue: VecDeque::new(), tails: Vec::new() }
+impl<'r> Follow<'r> {
+    fn new(
+        pieces: Receiver<Piece>,
+        waiting_bytes: Arc<AtomicU64>,
+        most_bytes: u64,
+        is_recording: &'r Mutex<bool>,
+    ) -> Self {
+        Self {
+            is_recording,
+            pieces,
+            waiting_bytes,
+            most_bytes,
+            queue: VecDeque::new(),
+            tails: Vec::new(),
+            kept: Kept::default(),
+        }
     }
 
     /// Decodes pieces until there are no more, and reports.
@@ -176,6 +201,7 @@ impl Follow {
                 trace_bytes: all.trace_bytes,
                 not_decoded_bytes: all.not_decoded_bytes,
                 now: Ns(time.0.saturating_add(waited_ns)),
+                came: Some(at),
             };
             let added = watch.add(part, meant);
             let tails: Vec<_> =
@@ -185,11 +211,81 @@ impl Follow {
             self.tails = if bytes > self.most_bytes { Vec::new() } else { tails };
             added
         };
-        drop(file);
-        self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
-        done
+        done?;
+        self.keep(watch, piece, file, time);
+        Ok(())
+    }
+
+    /// Keeps a decoded piece as long as a capture may need it and there is room; makes the captures that are
+    /// due.
+    fn keep(&mut self, watch: &mut Watch, piece: Piece, file: perfdata::File, time: Ns) {
+        let Some(needs_from) = watch.needs_from() else {
+            drop(file);
+            self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+            return;
+        };
+        let until = piece.until;
+        self.kept.pieces.push_back(KeptPiece { file, new_from: piece.new_from, bytes: piece.bytes, time });
+        if watch.capture(&self.kept.trace(), until) {
+            let is_recording = self.is_recording.lock().unwrap_or_else(PoisonError::into_inner);
+            if *is_recording {
+                recorder::end_early();
+            }
+        }
+        let freed = self.kept.trim(needs_from, self.most_bytes / WAITING_SHARE);
+        self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 }
+
+/// Decoded pieces, mapped and without names: the flight recorder.
+#[derive(Default)]
+struct Kept {
+    pieces: VecDeque<KeptPiece>,
+    /// What is older is gone.
+    begins: Option<Ns>,
+}
+
+struct KeptPiece {
+    file: perfdata::File,
+    new_from: u64,
+    bytes: u64,
+    /// Its end.
+    time: Ns,
+}
+
+/// Pieces that are kept: each has a descriptor.
+const KEPT_MAX: usize = 256;
+
+impl Kept {
+    fn trace(&self) -> Trace<'_> {
+        let pieces = self.pieces.iter();
+        let files = pieces.map(|piece| Source { file: &piece.file, new_from: piece.new_from });
+        Trace { files: files.collect(), begins: self.begins }
+    }
+
+    /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are
+    /// more than fit at all. Returns their bytes.
+    fn trim(&mut self, needs_from: Ns, most_bytes: u64) -> u64 {
+        let mut bytes: u64 = self.pieces.iter().map(|piece| piece.bytes).sum();
+        let mut freed = 0;
+        while let Some(oldest) = self.pieces.front() {
+            let is_needed = oldest.time >= needs_from;
+            let room = if is_needed { most_bytes } else { most_bytes / HISTORY_SHARE };
+            if bytes <= room && self.pieces.len() <= KEPT_MAX {
+                break;
+            }
+            bytes -= oldest.bytes;
+            freed += oldest.bytes;
+            self.begins = Some(oldest.time);
+            self.pieces.pop_front();
+        }
+        freed
+    }
+}
+
+/// Of the room for decoded pieces, this share is for those that no known capture needs: a call that ends
+/// next may have begun in them.
+const HISTORY_SHARE: u64 = 2;
 
 /// The trace of a buffer that is not decoded yet, or will be decoded again: a copy, so that its piece can go.
 struct Tail {

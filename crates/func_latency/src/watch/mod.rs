@@ -5,15 +5,21 @@
 //!               \__________________________________________________/
 //! growing   part by part: schedule, image, decoder, analysis -> sums of the calls that have ended
 //! render::interval                   the figures of one interval, and of all so far
+//! triggers  hits -> captures          what was slow, with the trace around it
 //! ```
 
+mod captures;
+mod extent;
 mod growing;
 mod live;
+mod outside;
+mod recent;
 mod replay;
+mod triggers;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analyzer::{FunctionReport, Report};
 use anyhow::{Context as _, Result};
@@ -29,7 +35,10 @@ use crate::render::image_names::ImageNames;
 use crate::render::interval::{self, Interval, json, openmetrics};
 use crate::report_command::{self, leave_out_uncalled};
 use crate::target::{self, Wanted};
+use captures::{Captures, Limits, Trace};
 use growing::{Growing, Part};
+use outside::{Event, Heard, Listener};
+use triggers::{Asked, Hit};
 
 /// Runs the command.
 ///
@@ -44,6 +53,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let replay = args.replay.clone();
     let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
     let has_window = args.duration.is_some();
+    let capturing = Capturing::of(&args)?;
     let record_args = record_args(args);
     if let Some(input) = replay {
         let mut report = ReportConfig::of_recording(record_args)?;
@@ -51,7 +61,11 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let calls = report.calls.clone();
         return replay::run(&calls, |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            Ok(Watch::new(growing, report, interval, openmetrics))
+            let watch = Watch::new(growing, report, interval, openmetrics);
+            Ok(match capturing {
+                Some(capturing) => watch.with_captures(capturing, Outside::Polled),
+                None => watch,
+            })
         });
     }
     let mut record = RecordConfig::new(record_args, Then::Report)?;
@@ -62,8 +76,52 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let live = live::Live { record: &record, directory, most_bytes, interval };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
-        Ok(Watch::new(growing, report, interval, openmetrics))
+        let watch = Watch::new(growing, report, interval, openmetrics);
+        Ok(match capturing {
+            Some(capturing) => watch.with_captures(capturing, |listener| Outside::Heard(Heard::by(listener))),
+            None => watch,
+        })
     })
+}
+
+/// What is captured, and where it goes.
+struct Capturing {
+    asked: Asked,
+    limits: Limits,
+    listener: Listener,
+}
+
+impl Capturing {
+    /// `None`: nothing is.
+    fn of(args: &WatchArgs) -> Result<Option<Self>> {
+        let WatchArgs { capture, .. } = args;
+        if !capture.is_asked() {
+            return Ok(None);
+        }
+        let limits = Limits {
+            directory: capture.captures.clone().unwrap_or_else(|| PathBuf::from("captures")),
+            before_ns: capture.before.0,
+            after_ns: capture.after.0,
+            rate: capture.max_captures,
+            keep: capture.keep as usize,
+            keep_bytes: capture.keep_bytes.0,
+        };
+        let asked = Asked { over: capture.over, on: capture.on.clone(), on_gap: capture.on_gap };
+        let listener = Listener::new(capture.until.as_deref())?;
+        Ok(Some(Self { asked, limits, listener }))
+    }
+}
+
+/// What happens outside of the trace.
+enum Outside {
+    /// Looked for with each part.
+    Polled(Listener),
+    /// Heard of when it happens.
+    Heard(Heard),
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn interval_of(seconds: f64) -> Result<Duration> {
@@ -94,8 +152,8 @@ fn record_args(args: WatchArgs) -> RecordArgs {
         per_thread: args.per_thread,
         aux_size: args.aux_size,
         pt_config: args.pt_config,
-        // Reasons are not gathered while a recording grows.
-        no_sched: true,
+        // Reasons are not gathered while a recording grows, but captures have them.
+        no_sched: !args.capture.is_asked(),
         backend: Some(BackendChoice::Pt),
         program: args.program,
         ..RecordArgs::default()
@@ -112,6 +170,8 @@ struct Meant {
     not_decoded_bytes: u64,
     /// The time now.
     now: Ns,
+    /// When its end came; `None`: that was not seen.
+    came: Option<Instant>,
 }
 
 /// A watch that goes on.
@@ -126,6 +186,11 @@ struct Watch {
     trace_bytes: u64,
     not_decoded_bytes: u64,
     lost_ns: u64,
+    captures: Option<(Captures, Outside)>,
+    /// Captures go on so long after what made them.
+    after_ns: u64,
+    /// The watch ends when everything up to then was seen.
+    ends_at: Option<Ns>,
 }
 
 impl Watch {
@@ -140,7 +205,18 @@ impl Watch {
             trace_bytes: 0,
             not_decoded_bytes: 0,
             lost_ns: 0,
+            captures: None,
+            after_ns: 0,
+            ends_at: None,
         }
+    }
+
+    fn with_captures(self, capturing: Capturing, outside: impl FnOnce(Listener) -> Outside) -> Self {
+        let Capturing { asked, limits, listener } = capturing;
+        let after_ns = limits.after_ns;
+        let captures = Captures::new(limits, self.report.calls.clone(), self.report.format);
+        let growing = self.growing.with_triggers(asked);
+        Self { growing, captures: Some((captures, outside(listener))), after_ns, ..self }
     }
 
     fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
@@ -148,13 +224,18 @@ impl Watch {
     }
 
     fn interval_ns(&self) -> u64 {
-        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+        ns(self.interval)
     }
 
     /// Decodes a part, and writes its line.
     fn add(&mut self, part: Part<'_>, meant: Meant) -> Result<()> {
         let is_whole = part.until.is_none();
         let gain = self.growing.add(part)?;
+        let events = self.events(&meant, is_whole);
+        if let Some((captures, _)) = &mut self.captures {
+            captures.take(gain.hits);
+            captures.take(events);
+        }
         if self.names.is_empty() {
             let name = |wanted: &Wanted| (wanted.function.name.clone(), wanted.function.object_name.clone());
             self.names = self.growing.wanted().iter().map(name).collect();
@@ -205,8 +286,55 @@ impl Watch {
         Ok(())
     }
 
+    /// What has happened outside of the trace up to the end of a part.
+    fn events(&mut self, meant: &Meant, is_whole: bool) -> Vec<Hit> {
+        let (time, came) = (meant.time, meant.came);
+        let events: Vec<(Ns, Event)> = match &mut self.captures {
+            None => return Vec::new(),
+            Some((_, Outside::Polled(listener))) => {
+                let events = if is_whole { listener.wait() } else { listener.poll() };
+                events.into_iter().map(|event| (time, event)).collect()
+            }
+            Some((_, Outside::Heard(heard))) => {
+                // The part's end came when it was the time of its end.
+                let time_of = |at: Instant| match came {
+                    Some(came) if came > at => Ns(time.0.saturating_sub(ns(came - at))),
+                    Some(came) => Ns(time.0.saturating_add(ns(at - came))),
+                    None => time,
+                };
+                heard.take().into_iter().map(|(at, event)| (time_of(at), event)).collect()
+            }
+        };
+        let hit = |(time, event): (Ns, Event)| {
+            if event.ends {
+                self.ends_at = Some(time);
+            }
+            Hit::at(time, None, event.name, event.trigger)
+        };
+        events.into_iter().map(hit).collect()
+    }
+
+    /// The time from which on captures need the trace; `None`: there are none.
+    fn needs_from(&self) -> Option<Ns> {
+        let (captures, _) = self.captures.as_ref()?;
+        Some(captures.needs_from(self.growing.decoded_until()))
+    }
+
+    /// Makes the captures of which all is there. Returns, once, whether the watch has come to its end.
+    fn capture(&mut self, trace: &Trace<'_>, until: Option<Ns>) -> bool {
+        if let Some((captures, _)) = &mut self.captures {
+            captures.make(&self.growing, trace, until);
+        }
+        let after_ns = self.after_ns;
+        let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
+        self.ends_at.take_if(is_over).is_some()
+    }
+
     /// Writes the report.
     fn finish(self) -> Result<Exit> {
+        if let Some((captures, _)) = &self.captures {
+            captures.summarise();
+        }
         let Self { growing, report: config, trace_bytes, not_decoded_bytes, .. } = self;
         growing.finish(|mut report: Report, image, schedule, wanted, recording: &Recording<'_>| {
             let names = ImageNames::new(image, false).with_threads_of(schedule);

@@ -5,7 +5,9 @@
 
 use anyhow::Result;
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
+use perfdata::Source;
 
+use super::captures::Trace;
 use super::growing::Part;
 use super::{Meant, Watch};
 use crate::config::CallsConfig;
@@ -69,8 +71,11 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
                 trace_bytes: bytes - seen_bytes,
                 not_decoded_bytes: 0,
                 now: to,
+                came: None,
             },
         )?;
+        let trace = Trace { files: vec![Source { file: &file, new_from: 0 }], begins: None };
+        watch.capture(&trace, (!is_last).then_some(to));
         seen_bytes = bytes;
         if is_last {
             break;

@@ -147,14 +147,25 @@ impl Events {
         self.list.get(index)
     }
 
-    /// Splits the body of a record that the kernel wrote from its trailer; `None` if it is too short.
-    pub(super) fn split<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], SampleId)> {
-        let Some(first) = self.list.first() else { return Some((body, SampleId::default())) };
-        let id = sample_id::id_from_end(first.trailer_type())
+    /// The event that wrote a record with this body, by its trailer.
+    fn of_record(&self, body: &[u8]) -> Option<&Event> {
+        let id = sample_id::id_from_end(self.list.first()?.trailer_type())
             .and_then(|back| body.len().checked_sub(back))
             .and_then(|at| Cursor::new(body.get(at..)?).u64());
-        let event = self.of_id(id)?;
-        sample_id::split_trailer(body, event.trailer_type())
+        self.of_id(id)
+    }
+
+    /// How far before the end of a record that the kernel wrote its time stands; `None` if it has none.
+    pub(super) fn time_from_end(&self, body: &[u8]) -> Option<usize> {
+        sample_id::time_from_end(self.of_record(body)?.trailer_type())
+    }
+
+    /// Splits the body of a record that the kernel wrote from its trailer; `None` if it is too short.
+    pub(super) fn split<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], SampleId)> {
+        if self.list.is_empty() {
+            return Some((body, SampleId::default()));
+        }
+        sample_id::split_trailer(body, self.of_record(body)?.trailer_type())
     }
 
     /// The event that wrote a SAMPLE; `None` if that is too short.

@@ -313,7 +313,8 @@ impl<'a, 'l> Collector<'a, 'l> {
         let body = Sideband::Other { record_type: record.kind };
         let file_offset = record.offset;
         let nobody = SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset, body };
-        (self.listener)(&Listed { record_type: record.kind, size: record.size(), record: nobody });
+        let (record_type, size) = (record.kind, record.size());
+        (self.listener)(&Listed { record_type, size, time_at: None, record: nobody });
     }
 
     fn kernel_record(&mut self, record: &Record<'_>) -> Result<(), String> {
@@ -337,7 +338,10 @@ impl<'a, 'l> Collector<'a, 'l> {
         }
         let file_offset = record.offset;
         let said = SidebandRecord { time, cpu: said.cpu, pid: said.pid, tid: said.tid, file_offset, body };
-        let listed = Listed { record_type: record.kind, size: record.size(), record: said };
+        let (record_type, size) = (record.kind, record.size());
+        let back = self.events.time_from_end(record.body).filter(|_| record_type != records::SAMPLE);
+        let time_at = back.and_then(|back| size.checked_sub(back));
+        let listed = Listed { record_type, size, time_at, record: said };
         (self.listener)(&listed);
         self.keep(listed.record)
     }

@@ -52,6 +52,10 @@ impl Section {
         Some(Self { offset: cursor.u64()?, size: cursor.u64()? })
     }
 
+    pub(super) fn encode(self) -> [u8; 16] {
+        (u128::from(self.offset) | u128::from(self.size) << 64).to_le_bytes()
+    }
+
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }

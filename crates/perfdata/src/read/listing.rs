@@ -11,6 +11,8 @@ pub struct Listed {
     pub record_type: u32,
     /// Bytes, without the payload of AUXTRACE.
     pub size: usize,
+    /// Where in it its time is, in bytes from its start; `None`: it has none, or is a SAMPLE.
+    pub time_at: Option<usize>,
     /// What it says; [`model::Sideband::Other`] where that is nothing for a decoder.
     pub record: SidebandRecord,
 }

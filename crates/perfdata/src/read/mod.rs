@@ -28,6 +28,7 @@ mod bytes;
 mod collect;
 mod compressed;
 mod error;
+mod excerpt;
 mod features;
 #[cfg(test)]
 mod fixture;
@@ -49,6 +50,7 @@ use model::Recording;
 
 use collect::Parts;
 pub use error::{OpenError, ReadError};
+pub use excerpt::{Excerpt, ExcerptError, Source, write_excerpt};
 pub use listing::Listed;
 pub use open::File;
 pub(crate) use tracepoints::APART_NS;

@@ -61,6 +61,11 @@ impl File {
         })
     }
 
+    /// The bytes of a recording that is one file; `None`: it is several.
+    pub(super) fn only_part(&self) -> Option<&[u8]> {
+        self.more.is_empty().then_some(&*self.main.bytes)
+    }
+
     fn parts(&self) -> impl Iterator<Item = &Part> {
         std::iter::once(&self.main).chain(&self.more)
     }

@@ -47,6 +47,12 @@ pub(super) fn id_from_end(sample_type: u64) -> Option<usize> {
     }
 }
 
+/// How far before a record's end its time stands; `None` if it has none.
+pub(super) fn time_from_end(sample_type: u64) -> Option<usize> {
+    let fields = (sample_type & (TRAILER_FIELDS & !TID)).count_ones() as usize;
+    (sample_type & TIME != 0).then_some(fields * 8)
+}
+
 /// The same from the start of a SAMPLE's body.
 pub(super) fn id_from_start(sample_type: u64) -> Option<usize> {
     if sample_type & IDENTIFIER != 0 {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::process::{Signal, getpid, kill_process};
+
 /// The signals that end a recording early.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -43,7 +45,11 @@ pub fn let_large_writes_fail() {
 /// Holds them back in this thread; which ones, and what was held back before.
 fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     // The kernel does not ignore what is held back.
-    let set = set(SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)));
+    hold_back_set(set(SIGNALS.into_iter().filter(|signal| !is_ignored(*signal))))
+}
+
+/// Holds a set back in this thread; returns it, and what was held back before.
+fn hold_back_set(set: libc::sigset_t) -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the sets are ours, and a successful pthread_sigmask initialises `before`.
     unsafe {
@@ -54,10 +60,59 @@ fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     }
 }
 
+/// A descriptor that is read where one of the set has come.
+fn signal_fd(set: &libc::sigset_t) -> io::Result<OwnedFd> {
+    // SAFETY: the set is valid for the call; the descriptor is new, and nobody else knows it.
+    unsafe {
+        let fd = libc::signalfd(-1, std::ptr::from_ref(set), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Takes a signal off; true: one had come.
+fn take_signal(fd: &OwnedFd) -> bool {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+    let size = size_of_val(&info);
+    // SAFETY: the kernel writes at most `size` bytes, which `info` has.
+    let read = unsafe { libc::read(fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+    read > 0
+}
+
+/// SIGUSR2, which does not kill this process once this is made, but waits to be taken. To be made before any
+/// thread: a thread that does not block it would die of it.
+#[derive(Debug)]
+pub struct UserSignal(OwnedFd);
+
+impl UserSignal {
+    /// Begins to hold it back, for as long as this process lives.
+    ///
+    /// # Errors
+    /// What the kernel says; it has no reason to.
+    pub fn hold() -> io::Result<Self> {
+        let (set, _) = hold_back_set(set([libc::SIGUSR2].into_iter()))?;
+        signal_fd(&set).map(Self)
+    }
+
+    /// Takes it off; true: it had come.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        take_signal(&self.0)
+    }
+}
+
+/// Ends a recording of this process early, as Ctrl-C does.
+pub fn end_early() {
+    // There is always this process.
+    let _ = kill_process(getpid(), Signal::TERM);
+}
+
 /// Lets the signals through again, in a child that has inherited that they are held back. May be called
 /// between fork and exec.
 pub(super) fn let_through() {
-    let set = set(SIGNALS.into_iter());
+    let set = set(SIGNALS.into_iter().chain([libc::SIGUSR2]));
     // SAFETY: the set is valid for the call, which neither allocates nor locks.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
@@ -82,14 +137,7 @@ impl Interrupts {
     /// What the kernel says; it has no reason to.
     pub fn hold() -> io::Result<Self> {
         let (set, before) = hold_back()?;
-        // SAFETY: the set is valid for the call; the descriptor is new, and nobody else knows it.
-        unsafe {
-            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before, was_taken: AtomicBool::new(false) })
-        }
+        Ok(Self { fd: signal_fd(&set)?, before, was_taken: AtomicBool::new(false) })
     }
 
     /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to
@@ -120,12 +168,9 @@ impl Interrupts {
     /// Takes a signal off; true: one had come.
     #[must_use]
     pub fn take(&self) -> bool {
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-        let size = size_of_val(&info);
-        // SAFETY: the kernel writes at most `size` bytes, which `info` has.
-        let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
-        self.was_taken.fetch_or(read > 0, Ordering::Relaxed);
-        read > 0
+        let is_there = take_signal(&self.fd);
+        self.was_taken.fetch_or(is_there, Ordering::Relaxed);
+        is_there
     }
 
     /// Whether a signal was taken off before.
@@ -152,8 +197,6 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Command;
     use std::time::Duration;
-
-    use rustix::process::{Signal, getpid, kill_process};
 
     use super::*;
 
@@ -186,6 +229,14 @@ mod tests {
 
     /// Where this is set, this process is the one that is to be killed.
     const VICTIM: &str = "FUNC_LATENCY_TEST_VICTIM";
+
+    #[test]
+    fn the_signal_of_the_user_is_taken_once() {
+        let signal = UserSignal::hold().unwrap();
+        assert!(!signal.take());
+        raise(libc::SIGUSR2);
+        assert!(signal.take() && !signal.take());
+    }
 
     /// Symbols of a large program take seconds to read, in which neither Ctrl-C nor kill did anything.
     #[test]

@@ -1,0 +1,99 @@
+//! What makes a capture without being in the trace: SIGUSR2, and the exit of a command.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use recorder::UserSignal;
+
+/// How exactly the time of what happens is known.
+const POLLED: Duration = Duration::from_millis(2);
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// What, in words.
+    pub(super) trigger: String,
+    /// Short, for the name of the capture.
+    pub(super) name: &'static str,
+    /// The watch ends with it.
+    pub(super) ends: bool,
+}
+
+/// Waits for it.
+pub(super) struct Listener {
+    signal: UserSignal,
+    command: Option<(String, Child)>,
+}
+
+impl Listener {
+    /// From here on SIGUSR2 does not end this process; starts the command of `--until`.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub(super) fn new(until: Option<&str>) -> Result<Self> {
+        let signal = UserSignal::hold().context("cannot hold SIGUSR2 back")?;
+        let command = match until {
+            None => None,
+            Some(text) => {
+                let mut child = Command::new("sh");
+                child.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+                let child = child.spawn().with_context(|| format!("--until {text}: cannot start sh"))?;
+                Some((text.to_owned(), child))
+            }
+        };
+        Ok(Self { signal, command })
+    }
+
+    /// What has happened since.
+    pub(super) fn poll(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while self.signal.take() {
+            events.push(Event { trigger: "SIGUSR2".to_owned(), name: "signal", ends: false });
+        }
+        if let Some((text, child)) = &mut self.command
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            events.push(Event { trigger: format!("{text}: {status}"), name: "until", ends: true });
+            self.command = None;
+        }
+        events
+    }
+
+    /// What happens up to the command's end.
+    pub(super) fn wait(&mut self) -> Vec<Event> {
+        if let Some((_, child)) = &mut self.command {
+            // What cannot be waited for is polled.
+            let _ = child.wait();
+        }
+        self.poll()
+    }
+}
+
+/// Takes what happens, with its time, in a thread of its own.
+pub(super) struct Heard {
+    events: Receiver<(Instant, Event)>,
+    _until_dropped: Sender<()>,
+}
+
+impl Heard {
+    pub(super) fn by(mut listener: Listener) -> Self {
+        let (until_dropped, stop) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
+        std::thread::spawn(move || {
+            while stop.recv_timeout(POLLED) == Err(RecvTimeoutError::Timeout) {
+                for event in listener.poll() {
+                    // Nothing is captured any more.
+                    let _ = sender.send((Instant::now(), event));
+                }
+            }
+        });
+        Self { events, _until_dropped: until_dropped }
+    }
+
+    /// What has happened since.
+    pub(super) fn take(&self) -> Vec<(Instant, Event)> {
+        self.events.try_iter().collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! What makes a capture: a slow call, a function that is entered, a gap. Looked for while the trace is
+//! analysed.
+
+use analyzer::{Analysis, CallRow, DigestedRuns, Reason, RowGap, RowSink};
+use model::{
+    AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, GapCause, Ns, Pid, SpaceId, StretchCounters,
+    Tid, TraceEvent, Transfer,
+};
+
+use super::recent::Recent;
+use crate::render::units::duration;
+use crate::trigger_words::Over;
+
+/// What is looked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// Calls above this.
+    pub(super) over: Option<Over>,
+    /// Functions that are entered, as they were named.
+    pub(super) on: Vec<String>,
+    /// Gaps.
+    pub(super) on_gap: bool,
+}
+
+/// Something for which there is to be a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// What made it, in words.
+    pub(super) trigger: String,
+    /// Short, for the name of the capture.
+    pub(super) name: String,
+    /// The function that was called, if it is a call.
+    pub(super) function: Option<FunctionId>,
+    pub(super) tid: Option<Tid>,
+    /// When it began and ended.
+    pub(super) span: (Ns, Ns),
+    /// How long the call took; `None`: it is no call.
+    pub(super) latency_ns: Option<u64>,
+}
+
+impl Hit {
+    /// Something that has no length.
+    pub(super) fn at(time: Ns, tid: Option<Tid>, name: &str, trigger: String) -> Self {
+        let name = name.to_owned();
+        Self { trigger, name, function: None, tid, span: (time, time), latency_ns: None }
+    }
+}
+
+/// The triggers and what they know.
+#[derive(Debug, Default)]
+pub(super) struct Triggers {
+    asked: Asked,
+    /// By watched function.
+    recent: Vec<Recent>,
+    /// A call of the function is slow above this; `None`: none is.
+    thresholds_ns: Vec<Option<u64>>,
+    hits: Vec<Hit>,
+}
+
+/// Hits that are kept in one part: of more, the slowest.
+const HITS_MAX: usize = 1 << 14;
+
+impl Triggers {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self { asked, ..Self::default() }
+    }
+
+    /// The names of the functions of `--on`.
+    pub(super) fn names_on(&self) -> &[String] {
+        &self.asked.on
+    }
+
+    /// A part of the recording begins, which ends at `time`. Thresholds are those of what was before.
+    pub(super) fn begin(&mut self, functions: usize, time: Ns) {
+        self.recent.resize_with(functions, Recent::default);
+        let over = self.asked.over;
+        let threshold = |recent: &Recent| match over? {
+            Over::Latency(latency) => Some(latency.0),
+            Over::Percentile(percentile, floor) => Some(recent.percentile(percentile)?.max(floor.0)),
+        };
+        self.thresholds_ns = self.recent.iter().map(threshold).collect();
+        self.recent.iter_mut().for_each(|recent| recent.begin(time));
+    }
+
+    /// What was hit since it was asked last, by time, with these.
+    pub(super) fn take_hits(&mut self, more: Vec<Hit>) -> Vec<Hit> {
+        let mut hits = std::mem::take(&mut self.hits);
+        hits.extend(more);
+        hits.sort_by_key(|hit| (hit.span.1, hit.span.0, hit.tid));
+        hits
+    }
+
+    fn hit(&mut self, hit: Hit) {
+        if self.hits.len() >= HITS_MAX {
+            let least = self.hits.iter_mut().min_by_key(|hit| hit.latency_ns);
+            match least {
+                Some(least) if least.latency_ns < hit.latency_ns => *least = hit,
+                _ => (),
+            }
+            return;
+        }
+        self.hits.push(hit);
+    }
+}
+
+impl RowSink for Triggers {
+    fn row(&mut self, function: usize, row: &CallRow, _: Option<&Reason>) {
+        if let Some(recent) = self.recent.get_mut(function).filter(|_| row.status.counted()) {
+            recent.add(row.latency_ns);
+        }
+        let Some(threshold_ns) = self.thresholds_ns.get(function).copied().flatten() else { return };
+        if row.latency_ns <= threshold_ns {
+            return;
+        }
+        let which = match self.asked.over {
+            Some(Over::Percentile(percentile, _)) => format!("{percentile}, "),
+            _ => String::new(),
+        };
+        self.hit(Hit {
+            trigger: format!("over {which}{}", duration(threshold_ns)),
+            name: row.id.to_string(),
+            function: Some(row.function),
+            tid: Some(row.tid),
+            span: (row.start_ns, Ns(row.end_ns())),
+            latency_ns: Some(row.latency_ns),
+        });
+    }
+
+    fn gap(&mut self, RowGap { tid, gap, .. }: &RowGap) {
+        // What was left out is not there to be kept.
+        if !self.asked.on_gap || gap.cause == GapCause::NotDecoded {
+            return;
+        }
+        let trigger = format!("a gap: {}", gap.cause.name());
+        let span = (gap.from.point, gap.to.point);
+        self.hit(Hit { span, ..Hit::at(span.0, *tid, "gap", trigger) });
+    }
+}
+
+/// An analysis, and what is seen of the functions of `--on` on the way to it.
+pub(super) struct Noticing<'s, 'a> {
+    pub(super) analysis: &'s mut Analysis<'a>,
+    pub(super) on: &'s [(FunctionId, String)],
+    /// Where one was entered.
+    pub(super) hits: Vec<Hit>,
+}
+
+impl Noticing<'_, '_> {
+    fn look_at(&mut self, tid: Tid, events: &[TraceEvent]) {
+        if self.on.is_empty() {
+            return;
+        }
+        for event in events {
+            let TraceEvent::Branch(branch) = event else { continue };
+            let to = match branch.transfer {
+                Transfer::Branch { to, .. } | Transfer::Start { to, after_gap: false } => to,
+                _ => continue,
+            };
+            let entered = self.on.iter().find(|(id, _)| *id == to.function && to.at_entry);
+            if let Some((_, name)) = entered.filter(|_| self.hits.len() < HITS_MAX) {
+                self.hits.push(Hit::at(branch.time.point, Some(tid), "on", format!("{name} was entered")));
+            }
+        }
+    }
+}
+
+impl EventSink for Noticing<'_, '_> {
+    fn events(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
+        self.look_at(tid, events);
+        self.analysis.events(pid, tid, space, events);
+    }
+
+    fn wants_counters(&self) -> bool {
+        self.analysis.wants_counters()
+    }
+
+    fn counted(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        counters: StretchCounters<'_>,
+    ) {
+        self.look_at(tid, events);
+        self.analysis.counted(pid, tid, space, events, counters);
+    }
+
+    fn asks_about(&self) -> Option<FunctionSet> {
+        let asked = self.analysis.asks_about()?;
+        Some(asked.iter().chain(self.on.iter().map(|(id, _)| *id)).collect())
+    }
+
+    fn takes_jumps_of(&self) -> Option<FunctionSet> {
+        self.analysis.takes_jumps_of()
+    }
+
+    fn overflows(&mut self, owner: AuxOwner, count: u64) {
+        self.analysis.overflows(owner, count);
+    }
+
+    fn left_out(&mut self, tid: Tid, transfers: u64) {
+        self.analysis.left_out(tid, transfers);
+    }
+}
+
+impl DigestSink<DigestedRuns> for Noticing<'_, '_> {
+    fn digested(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        events: &[TraceEvent],
+        digest: (DigestedRuns, usize),
+    ) {
+        self.look_at(tid, events);
+        self.analysis.digested(pid, tid, space, events, digest);
+    }
+}

@@ -1,0 +1,427 @@
+//! An excerpt of a recording: the records of a time, and of each buffer a part of its trace, as a file of its
+//! own.
+//!
+//! ```text
+//!   sources    0.data  head | records, trace      1.data  head | records, trace     2.data  ...
+//!   excerpt            head | what was there before | threads | records, trace of the time | features
+//! ```
+//! Records are passed through as they are, but for times: what was mapped before has none, as perf writes of
+//! what it finds, and what says that a thread is traced or on a CPU has the time at which the excerpt begins.
+
+use std::collections::BTreeMap;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
+
+use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Sideband, SidebandRecord, Tid};
+
+use super::header::{FileHeader, Layout, Section};
+use super::listing::Listed;
+use super::{File, ReadError, bytes, records};
+
+/// A file of which an excerpt is made. Those of one recording, in their order, are as one.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Where in it the records begin that the files before it do not have.
+    pub new_from: u64,
+}
+
+/// What an excerpt has.
+#[derive(Clone, Debug)]
+pub struct Excerpt {
+    /// Its records are not older.
+    pub from: Ns,
+    /// Its records are not newer.
+    pub to: Ns,
+    /// The trace of each buffer; of others it has none.
+    pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
+}
+
+/// Why there is no excerpt.
+#[derive(Debug, thiserror::Error)]
+pub enum ExcerptError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+    /// The file has its records in another form.
+    #[error("no part of {0} can be copied; `perf inject -i FILE -o NEW` writes a file with plain records")]
+    Form(&'static str),
+}
+
+/// AUXTRACE's index, by offsets in the file; FEATURE bits of what is compressed.
+const FEATURE_AUXTRACE: u32 = 18;
+const FEATURE_COMPRESSED: u32 = 27;
+/// perf's marks of the order of reading, which is another one here.
+const FINISHED_ROUND: u32 = 68;
+/// Bytes of `struct perf_file_header`.
+const FILE_HEADER_SIZE: u64 = 104;
+/// AUX payloads are whole words.
+const WORD: u64 = 8;
+/// Where the fields of an AUXTRACE record are: `size, offset, reference, idx, tid, cpu`.
+const AUXTRACE_LEN: usize = 48;
+
+/// A record of a source.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    source: usize,
+    at: u64,
+    size: usize,
+    /// Where in it the time of the trailer is.
+    time_at: Option<usize>,
+}
+
+/// What is known of a thread before the excerpt begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    traced: Option<Item>,
+    /// The last switch record, and where in the order of them.
+    switch: Option<(u64, Item)>,
+}
+
+/// The records, sorted by what becomes of them.
+#[derive(Default)]
+struct Sorted {
+    /// Written by the recorder, before anything happened.
+    own: Vec<Item>,
+    /// What is mapped, and how threads are called, with the time at which that was said.
+    state: Vec<(Option<Ns>, Item)>,
+    threads: BTreeMap<Tid, Before>,
+    inside: Vec<(Item, Kind)>,
+    /// There is a record of the excerpt's time.
+    has_begun: bool,
+    /// Records from before.
+    number: u64,
+}
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    AsItIs,
+    Trace,
+    Aux(AuxOwner, AuxRecord),
+}
+
+/// Writes the excerpt; `out` is at its start.
+///
+/// # Errors
+/// [`ExcerptError`].
+pub fn write_excerpt(
+    sources: &[Source<'_>],
+    excerpt: &Excerpt,
+    out: &mut (impl Write + Seek),
+) -> Result<(), ExcerptError> {
+    let files: Option<Vec<&[u8]>> = sources.iter().map(|source| source.file.only_part()).collect();
+    let files = files.ok_or(ExcerptError::Form("a recording of perf record --threads"))?;
+    let Some((newest, header)) = files.last().and_then(|file| Some((*file, file_header(file)?))) else {
+        return Err(ExcerptError::Form("a recording in the layout of pipes"));
+    };
+    if header.has_feature(FEATURE_COMPRESSED) {
+        return Err(ExcerptError::Form("a recording with compressed records"));
+    }
+    let sorted = sort(sources, excerpt)?;
+    let mut writer = Copier { out, files: &files, excerpt, position: 0 };
+    writer.put(&[0; FILE_HEADER_SIZE as usize])?;
+    let attrs = writer.attrs(newest, &header)?;
+    let data_start = writer.position;
+    writer.records(&sorted)?;
+    let data_end = writer.position;
+    let features = writer.features(newest, &header)?;
+    let data = Section { offset: data_start, size: data_end - data_start };
+    let head = head_of(header.attr_size, attrs, data, features);
+    out.seek(SeekFrom::Start(0))?;
+    out.write_all(&head)?;
+    Ok(out.flush()?)
+}
+
+fn file_header(file: &[u8]) -> Option<FileHeader> {
+    match Layout::read(file)? {
+        Layout::File(header) => Some(header),
+        Layout::Pipe { .. } => None,
+    }
+}
+
+/// Goes through all records.
+fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptError> {
+    let mut sorted = Sorted::default();
+    for (number, source) in sources.iter().enumerate() {
+        let mut is_compressed = false;
+        source.file.list(&mut |listed| {
+            is_compressed |= matches!(listed.record_type, records::COMPRESSED | records::COMPRESSED2);
+            if number == 0 || listed.record.file_offset >= source.new_from {
+                sorted.add(number, listed, excerpt);
+            }
+        })?;
+        if is_compressed {
+            return Err(ExcerptError::Form("a recording with compressed records"));
+        }
+    }
+    // Of one time in the order of the file.
+    sorted.state.sort_by_key(|(time, _)| *time);
+    Ok(sorted)
+}
+
+impl Sorted {
+    fn add(&mut self, source: usize, listed: &Listed, excerpt: &Excerpt) {
+        let Listed { record_type, size, time_at, ref record } = *listed;
+        let item = Item { source, at: record.file_offset, size, time_at };
+        match record_type {
+            FINISHED_ROUND => (),
+            records::AUXTRACE => self.inside.push((item, Kind::Trace)),
+            records::USER_TYPE_START.. if !self.has_begun => self.own.push(item),
+            records::USER_TYPE_START.. => self.inside.push((item, Kind::AsItIs)),
+            _ => self.add_of_kernel(item, record, excerpt),
+        }
+    }
+
+    fn add_of_kernel(&mut self, item: Item, record: &SidebandRecord, excerpt: &Excerpt) {
+        if let Sideband::Aux { offset, size, flags } = record.body {
+            let said = AuxRecord { offset: AuxOffset(offset), size, flags, time: record.time };
+            let of = |owner: AuxOwner| excerpt.trace.contains_key(&owner).then_some(owner);
+            let of_cpu = record.cpu.and_then(|cpu| of(AuxOwner::Cpu(cpu)));
+            let of_thread = || record.tid.and_then(|tid| of(AuxOwner::Thread(tid)));
+            let owner = of_cpu.or_else(of_thread);
+            self.inside.extend(owner.map(|owner| (item, Kind::Aux(owner, said))));
+            return;
+        }
+        match record.time {
+            Some(time) if time > excerpt.to => (),
+            Some(time) if time >= excerpt.from => {
+                // How complete the file was meanwhile.
+                if !matches!(record.body, Sideband::Other { record_type: records::LOST_SAMPLES }) {
+                    self.has_begun = true;
+                    self.inside.push((item, Kind::AsItIs));
+                }
+            }
+            time => self.add_before(item, time, record),
+        }
+    }
+
+    /// A record from before the excerpt.
+    fn add_before(&mut self, item: Item, time: Option<Ns>, record: &SidebandRecord) {
+        self.number += 1;
+        match &record.body {
+            Sideband::Mmap(_) | Sideband::Comm { .. } => self.state.push((time, item)),
+            // Of a thread the first that is known is not its birth.
+            Sideband::Fork { pid, parent_pid, tid, .. } => {
+                self.threads.remove(tid);
+                if pid != parent_pid {
+                    self.state.push((time, item));
+                }
+            }
+            Sideband::Exit { tid, .. } => _ = self.threads.remove(tid),
+            Sideband::ItraceStart { tid, .. } => {
+                self.threads.entry(*tid).or_default().traced.get_or_insert(item);
+            }
+            Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } => {
+                if let Some(tid) = record.tid.filter(|tid| tid.0 > 0) {
+                    self.threads.entry(tid).or_default().switch = Some((self.number, item));
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+/// Copies what is wanted.
+struct Copier<'a, W> {
+    out: &'a mut W,
+    files: &'a [&'a [u8]],
+    excerpt: &'a Excerpt,
+    position: u64,
+}
+
+impl<W: Write + Seek> Copier<'_, W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // By way of memory: of a mapped file that was cut a system call has no bytes.
+        let mut copied = Vec::new();
+        for part in bytes.chunks(COPIED_BYTES) {
+            copied.clear();
+            copied.extend_from_slice(part);
+            self.out.write_all(&copied)?;
+        }
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The ids of all events, and then the attrs. Returns the section of these.
+    fn attrs(&mut self, file: &[u8], header: &FileHeader) -> io::Result<Section> {
+        let count = header.attrs.size.checked_div(header.attr_size).unwrap_or(0);
+        let mut entries = Vec::new();
+        for index in 0..count {
+            let at = header.attrs.offset.saturating_add(index.saturating_mul(header.attr_size));
+            let entry = bytes::at(file, at, header.attr_size);
+            let Some((attr, ids)) = entry.and_then(|entry| entry.split_last_chunk::<16>()) else { break };
+            let ids = Section::read(&mut bytes::Cursor::new(ids)).and_then(|section| section.of(file));
+            let ids = ids.unwrap_or_default();
+            let section = Section { offset: self.position, size: ids.len() as u64 };
+            self.put(ids)?;
+            entries.extend_from_slice(attr);
+            entries.extend_from_slice(&section.encode());
+        }
+        let section = Section { offset: self.position, size: entries.len() as u64 };
+        self.put(&entries)?;
+        Ok(section)
+    }
+
+    fn records(&mut self, sorted: &Sorted) -> io::Result<()> {
+        for item in &sorted.own {
+            self.whole(item)?;
+        }
+        for (_, item) in &sorted.state {
+            self.at_time(item, Ns(0))?;
+        }
+        // A thread that is off its CPU has left it before the next one came.
+        let mut threads: Vec<&Before> = sorted.threads.values().collect();
+        threads.sort_by_key(|before| before.switch.map(|(number, _)| number));
+        for Before { traced, switch } in threads {
+            for item in traced.iter().chain(switch.iter().map(|(_, item)| item)) {
+                self.at_time(item, self.excerpt.from)?;
+            }
+        }
+        for (item, kind) in &sorted.inside {
+            match kind {
+                Kind::AsItIs => self.whole(item)?,
+                Kind::Trace => self.trace(item)?,
+                Kind::Aux(owner, said) => self.aux(item, *owner, *said)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes_of(&self, item: &Item) -> &[u8] {
+        let file = self.files.get(item.source).copied().unwrap_or_default();
+        bytes::at(file, item.at, item.size as u64).unwrap_or_default()
+    }
+
+    /// A record, with what follows it.
+    fn whole(&mut self, item: &Item) -> io::Result<()> {
+        let file = self.files.get(item.source).copied().unwrap_or_default();
+        let record = self.bytes_of(item).to_vec();
+        let payload = match word(&record, 0) as u32 {
+            records::HEADER_TRACING_DATA => u64::from(word(&record, 8) as u32),
+            _ => 0,
+        };
+        self.put(&record)?;
+        self.put(bytes::at(file, item.at + item.size as u64, payload).unwrap_or_default())
+    }
+
+    /// A record that happened at this time instead.
+    fn at_time(&mut self, item: &Item, time: Ns) -> io::Result<()> {
+        let mut record = self.bytes_of(item).to_vec();
+        if let Some(at) = item.time_at {
+            set_word(&mut record, at, time.0);
+        }
+        self.put(&record)
+    }
+
+    /// What is wanted of a payload.
+    fn trace(&mut self, item: &Item) -> io::Result<()> {
+        let file = self.files.get(item.source).copied().unwrap_or_default();
+        let mut record = self.bytes_of(item).to_vec();
+        if record.len() < AUXTRACE_LEN {
+            return Ok(());
+        }
+        let (size, offset) = (word(&record, 8), word(&record, 16));
+        let (tid, cpu) = ((word(&record, 32) >> 32) as u32, word(&record, 40) as u32);
+        let owner = if cpu == u32::MAX { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) };
+        let Some(wanted) = self.excerpt.trace.get(&owner) else { return Ok(()) };
+        let end = offset.saturating_add(size);
+        let (from, to) = (offset.max(wanted.start.0), end.min(wanted.end.0));
+        if from >= to {
+            return Ok(());
+        }
+        let payload = item.at + item.size as u64 + (from - offset);
+        let payload = bytes::at(file, payload, to - from).unwrap_or_default();
+        let padding = (to - from).next_multiple_of(WORD) - (to - from);
+        set_word(&mut record, 8, to - from + padding);
+        set_word(&mut record, 16, from);
+        self.put(&record)?;
+        self.put(payload)?;
+        self.put([0; WORD as usize].get(..padding as usize).unwrap_or_default())
+    }
+
+    /// What the kernel said of trace that is wanted.
+    fn aux(&mut self, item: &Item, owner: AuxOwner, said: AuxRecord) -> io::Result<()> {
+        let Some(wanted) = self.excerpt.trace.get(&owner) else { return Ok(()) };
+        let (from, to) = (said.offset.max(wanted.start), said.end().min(wanted.end));
+        let is_silent = said.size == 0 && wanted.contains(&said.offset);
+        if from >= to && !is_silent {
+            return Ok(());
+        }
+        // What was lost was lost at the end.
+        let flags = if to < said.end() { 0 } else { said.flags };
+        let mut record = self.bytes_of(item).to_vec();
+        for (at, value) in [(8, from.0), (16, to.0.saturating_sub(from.0)), (24, flags)] {
+            set_word(&mut record, at, value);
+        }
+        if let (Some(at), Some(time)) = (item.time_at, said.time) {
+            set_word(
+                &mut record,
+                at,
+                time.clamp(self.excerpt.from, self.excerpt.to.max(self.excerpt.from)).0,
+            );
+        }
+        self.put(&record)
+    }
+
+    /// All features but the index of the trace. Returns their bits.
+    fn features(&mut self, file: &[u8], header: &FileHeader) -> io::Result<[u64; 4]> {
+        let mut bits = [0; 4];
+        let Some(start) = header.data.end().filter(|_| header.data.size != 0) else { return Ok(bits) };
+        let mut sections = Vec::new();
+        for (index, bit) in header.feature_bits().enumerate() {
+            let entry = start.checked_add(16 * index as u64).and_then(|at| bytes::at(file, at, 16));
+            let section = entry.and_then(|entry| Section::read(&mut bytes::Cursor::new(entry)));
+            let contents = section.and_then(|section| section.of(file));
+            if let (Some(contents), Some(word)) = (contents, bits.get_mut(bit as usize / 64))
+                && bit != FEATURE_AUXTRACE
+            {
+                *word |= 1 << (bit % 64);
+                sections.push(contents);
+            }
+        }
+        let mut at = self.position + 16 * sections.len() as u64;
+        let mut table = Vec::new();
+        for contents in &sections {
+            table.extend_from_slice(&Section { offset: at, size: contents.len() as u64 }.encode());
+            at += contents.len() as u64;
+        }
+        self.put(&table)?;
+        for contents in sections {
+            self.put(contents)?;
+        }
+        Ok(bits)
+    }
+}
+
+/// Bytes copied in one go.
+const COPIED_BYTES: usize = 1 << 20;
+
+/// `struct perf_file_header`.
+fn head_of(attr_size: u64, attrs: Section, data: Section, features: [u64; 4]) -> Vec<u8> {
+    let mut head = b"PERFILE2".to_vec();
+    for value in [FILE_HEADER_SIZE, attr_size] {
+        head.extend_from_slice(&value.to_le_bytes());
+    }
+    for section in [attrs, data, Section::default()] {
+        head.extend_from_slice(&section.encode());
+    }
+    features.iter().for_each(|word| head.extend_from_slice(&word.to_le_bytes()));
+    head
+}
+
+/// The word at this place of a record; 0 where it ends before.
+fn word(record: &[u8], at: usize) -> u64 {
+    let word = record.get(at..at + 8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u64::from_le_bytes)
+}
+
+fn set_word(record: &mut [u8], at: usize, value: u64) {
+    if let Some(word) = record.get_mut(at..at + 8) {
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+}

@@ -1,0 +1,173 @@
+//! Excerpts of a recording in pieces, as the spool of `watch` has them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+
+use model::{
+    AuxOffset, AuxOwner, AuxRecord, Cpu, FileOffset, Ns, Pid, Recording, Sideband, SidebandRecord, Tid,
+    TscClock,
+};
+use perfdata::write::{
+    Attr, AuxChunk, Event, EventId, Features, FileIdentity, IntelPtInfo, Record, SampleId, Writer, id_index,
+};
+use perfdata::{Excerpt, File, Source, parse, write_excerpt};
+
+const CPU: Cpu = Cpu(1);
+const OWNER: AuxOwner = AuxOwner::Cpu(CPU);
+
+fn events() -> Vec<Event> {
+    let id = |id| vec![EventId { id, index: 1, cpu: 1, tid: -1 }];
+    let dummy = Attr { event_type: 1, config: 9, flags: Attr::MMAP2, aux_watermark: 0 };
+    vec![
+        Event {
+            name: "intel_pt//u".into(),
+            attr: Attr { event_type: 8, config: 0x2401, ..Attr::default() },
+            ids: id(10),
+        },
+        Event { name: "dummy:u".into(), attr: dummy, ids: id(20) },
+    ]
+}
+
+fn info() -> IntelPtInfo {
+    IntelPtInfo {
+        pmu_type: 8,
+        clock: TscClock { shift: 31, mult: 7, zero: 9 },
+        have_sched_switch: 2,
+        per_cpu_buffers: true,
+        tsc_ctc_ratio: (250, 2),
+        max_nonturbo_ratio: 30,
+        filter: String::new(),
+    }
+}
+
+/// A piece in the making.
+struct Piece {
+    writer: Writer<Cursor<Vec<u8>>>,
+    new_from: u64,
+}
+
+impl Piece {
+    fn new() -> Self {
+        let mut writer = Writer::new(Cursor::new(Vec::new()), events()).unwrap();
+        writer.record(&info().auxtrace_info()).unwrap();
+        writer.record(&info().time_conv()).unwrap();
+        id_index(&events()).iter().for_each(|record| writer.record(record).unwrap());
+        Self { writer, new_from: 0 }
+    }
+
+    fn at(&mut self, time: u64, tid: i32, record: &Record<'_>) {
+        let id = if matches!(record, Record::Aux { .. }) { 10 } else { 20 };
+        let said = SampleId { pid: Pid(5), tid: Tid(tid), time: Ns(time), cpu: CPU, id };
+        let mut bytes = Vec::new();
+        record.encode(&said, &mut bytes);
+        self.writer.record(&bytes).unwrap();
+    }
+
+    /// What was there before the time of both pieces.
+    fn known(&mut self) {
+        self.maps(10, "/program");
+        self.at(11, 5, &Record::Comm { pid: Pid(5), tid: Tid(5), name: "program", exec: true });
+        for tid in [5, 6, 7] {
+            self.at(20, tid, &Record::ItraceStart { pid: Pid(5), tid: Tid(tid) });
+        }
+    }
+
+    fn maps(&mut self, time: u64, path: &str) {
+        let identity = FileIdentity::Inode { major: 1, minor: 2, inode: 3, generation: 0 };
+        let (start, len, file_offset) = (0x1000 * time, 0x1000, FileOffset(0));
+        let (pid, tid) = (Pid(5), Tid(5));
+        self.at(
+            time,
+            5,
+            &Record::Mmap2 { pid, tid, start, len, file_offset, identity, protection: 5, flags: 2, path },
+        );
+    }
+
+    fn switch(&mut self, time: u64, tid: i32, out: bool) {
+        self.at(time, tid, &Record::Switch { out, preempted: false });
+    }
+
+    /// Trace, and what the kernel says of it.
+    fn trace(&mut self, time: u64, offset: u64, bytes: &[u8], flags: u64) {
+        let chunk = AuxChunk { index: 1, owner: OWNER, offset: AuxOffset(offset), reference: 0 };
+        self.writer.aux(&chunk, &[bytes]).unwrap();
+        self.at(time, 5, &Record::Aux { offset, size: bytes.len() as u64, flags });
+    }
+
+    fn finish(self, path: &Path) -> u64 {
+        let features = Features { command_line: vec!["watch".into()], ..Features::default() };
+        std::fs::write(path, self.writer.finish(&features).unwrap().into_inner()).unwrap();
+        self.new_from
+    }
+}
+
+/// Times of what is said of switches, in order.
+fn switches(recording: &Recording<'_>) -> Vec<(u64, i32, bool)> {
+    let of = |record: &SidebandRecord| match record.body {
+        Sideband::Switch { out, .. } => Some((record.time?.0, record.tid?.0, out)),
+        _ => None,
+    };
+    recording.sideband.iter().filter_map(of).collect()
+}
+
+#[test]
+fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = [directory.path().join("0.data"), directory.path().join("1.data")];
+    let mut first = Piece::new();
+    first.known();
+    first.switch(30, 6, false);
+    first.switch(40, 6, true);
+    first.switch(50, 5, false);
+    first.at(55, 7, &Record::Exit { pid: Pid(5), tid: Tid(7), parent_pid: Pid(5), parent_tid: Tid(5) });
+    first.trace(61, 0, &(0..16).collect::<Vec<u8>>(), 0);
+    let mut second = Piece::new();
+    second.known();
+    second.new_from = second.writer.position();
+    second.maps(100, "/library");
+    second.trace(112, 16, &[16; 8], 0);
+    second.switch(120, 5, true);
+    second.switch(130, 6, false);
+    second.trace(150, 24, &[24; 8], AuxRecord::TRUNCATED);
+    second.switch(160, 6, true);
+    let new_from = [first, second].into_iter().zip(&paths).map(|(piece, path)| piece.finish(path));
+    let new_from: Vec<u64> = new_from.collect();
+
+    let files = paths.map(|path| File::open(path).unwrap());
+    let sources: Vec<Source<'_>> =
+        files.iter().zip(new_from).map(|(file, new_from)| Source { file, new_from }).collect();
+    let trace = BTreeMap::from([(OWNER, AuxOffset(8)..AuxOffset(28))]);
+    let mut out = Cursor::new(Vec::new());
+    write_excerpt(&sources, &Excerpt { from: Ns(105), to: Ns(140), trace }, &mut out).unwrap();
+    let bytes = out.into_inner();
+    let recording = parse(&bytes, Path::new("excerpt")).unwrap();
+
+    assert_eq!(recording.damage, None);
+    assert_eq!(
+        (recording.command_line.clone(), recording.pt.tsc_ctc_ratio),
+        (vec!["watch".into()], (250, 2))
+    );
+    assert_eq!(recording.time_span, Some((Ns(105), Ns(140))), "what is older is there from the start");
+    let maps = recording.sideband.iter().filter_map(|record| match &record.body {
+        Sideband::Mmap(mmap) => Some((record.time, mmap.start.0)),
+        _ => None,
+    });
+    assert_eq!(maps.collect::<Vec<_>>(), [(None, 0xa000), (None, 0x64000)], "each once");
+    let traced = recording.sideband.iter().filter_map(|record| match record.body {
+        Sideband::ItraceStart { tid, .. } => Some((record.time, tid.0)),
+        _ => None,
+    });
+    let start = Some(Ns(105));
+    assert_eq!(traced.collect::<Vec<_>>(), [(start, 6), (start, 5)], "7 has died, 6 has left its CPU first");
+    assert_eq!(switches(&recording), [(105, 6, true), (105, 5, false), (120, 5, true), (130, 6, false)]);
+
+    let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
+    let pieces: Vec<(u64, &[u8])> = buffer.pieces.iter().map(|piece| (piece.offset.0, piece.bytes)).collect();
+    let padded = [24, 24, 24, 24, 0, 0, 0, 0];
+    assert_eq!(pieces, [(8, &[8, 9, 10, 11, 12, 13, 14, 15][..]), (16, &[16; 8]), (24, &padded)]);
+    let said: Vec<_> = buffer.records.iter().map(|said| (said.offset.0, said.size, said.flags)).collect();
+    assert_eq!(said, [(8, 8, 0), (16, 8, 0), (24, 4, 0)], "what was lost after it is not of the excerpt");
+}
