@@ -1,8 +1,10 @@
-//! `watch` on a running target: its intervals add up to what the target did.
+//! `watch` on a running target: its intervals add up to what the target did, and slow calls are kept.
 
 use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -22,20 +24,61 @@ pub(super) fn watched(vm: &Vm) -> Result<String> {
     Ok(format!("{plain}; with a filter {filtered}"))
 }
 
-fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
-    let place = Place::new("watch")?;
+/// Slow calls are captured while the target runs on, those that are kept open, and so does what a signal asks
+/// for.
+pub(super) fn captured(vm: &Vm) -> Result<String> {
+    const KEPT: usize = 4;
+    let place = Place::new("captures")?;
+    let captures = place.path("captures");
+    // Each call of `handle` sleeps for 2 ms.
+    let triggers = ["--over", "1ms", "--max-captures", "10/1s", "--keep", "4", "--captures"];
+    let window = ["--before", "1ms", "--after", "1ms", "-f", "handle"];
+    let mut more: Vec<String> = triggers.map(str::to_owned).to_vec();
+    more.push(captures.display().to_string());
+    more.extend(window.map(str::to_owned));
+    let ask = |watch: &Child| signal("USR2", watch);
+    let (documents, said) = lines(vm, &place, &more, &ask)?;
+    let announced: Vec<&Value> = documents.iter().filter(|line| line.get("trigger").is_some()).collect();
+    let of_calls = announced.iter().filter(|capture| capture["id"].is_string()).count();
+    ensure!(of_calls >= KEPT, "{of_calls} calls were captured: {announced:?}, {said}");
+    ensure!(announced.len() > of_calls, "nothing is captured for SIGUSR2: {announced:?}, {said}");
+    let kept: Vec<PathBuf> =
+        fs::read_dir(&captures)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    ensure!(kept.len() == KEPT, "{kept:?} are kept, not {KEPT}");
+    for capture in &kept {
+        let about: Value = serde_json::from_slice(&fs::read(capture.join("capture.json"))?)?;
+        let slow = about["latency_ns"].as_u64().is_some_and(|ns| ns > 1_000_000);
+        ensure!(slow, "{about} is not of a slow call");
+        let shown = Command::new(vm.func_latency()).arg("show").arg("-i").arg(capture).output()?;
+        let text = String::from_utf8_lossy(&shown.stdout);
+        let id = about["id"].as_str().unwrap_or_default();
+        ensure!(
+            shown.status.success() && text.contains(&format!("call {id} of [handle]")),
+            "{}: {text}{}",
+            shown.status,
+            String::from_utf8_lossy(&shown.stderr)
+        );
+    }
+    Ok(format!("{of_calls} calls captured, and {} for SIGUSR2", announced.len() - of_calls))
+}
+
+/// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done while
+/// the target runs.
+fn lines(
+    vm: &Vm,
+    place: &Place,
+    more: &[String],
+    meanwhile: &dyn Fn(&Child) -> Result<()>,
+) -> Result<(Vec<Value>, String)> {
     let program = vm.programs().join("server").display().to_string();
     let mut target =
         command(&[program, REQUESTS.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
     sleep(HEAD_START);
     let starts = machine::starts()?;
     let (lines, said) = (place.path("lines"), place.path("said"));
-    let metrics = place.path("metrics");
     let mut watch = Command::new(vm.func_latency())
-        .args(["watch", "--format", "json", "-n", "0.3", "-f", "hot", "-f", "handle", "-p"])
+        .args(["watch", "--format", "json", "-n", "0.3", "-p"])
         .arg(target.id().to_string())
-        .arg("--openmetrics")
-        .arg(&metrics)
         .arg("--spool-dir")
         .arg(place.root())
         .args(more)
@@ -45,26 +88,37 @@ fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
         .spawn()?;
     while machine::starts()? == starts {
         ensure!(watch.try_wait()?.is_none(), "nothing is traced: {}", fs::read_to_string(&said)?);
-        sleep(std::time::Duration::from_millis(5));
+        sleep(Duration::from_millis(5));
     }
     sleep(HEAD_START);
     signal("USR1", &target)?;
+    meanwhile(&watch)?;
     wait(&mut target)?;
     let status = wait(&mut watch)?;
     let (lines, said) = (fs::read_to_string(&lines)?, fs::read_to_string(&said)?);
     ensure!(status.success(), "{status}: {said}");
     let documents: Vec<Value> =
         serde_json::Deserializer::from_str(&lines).into_iter::<Value>().collect::<Result<_, _>>()?;
+    Ok((documents, said))
+}
+
+fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
+    let place = Place::new("watch")?;
+    let metrics = place.path("metrics");
+    let of_both = ["-f", "hot", "-f", "handle", "--openmetrics"].map(str::to_owned);
+    let more = more.iter().map(|&word| word.to_owned());
+    let more: Vec<String> = of_both.into_iter().chain([metrics.display().to_string()]).chain(more).collect();
+    let (documents, _) = lines(vm, &place, &more, &|_| Ok(()))?;
     let (report, intervals) = documents.split_last().context("nothing was printed")?;
     let with_calls = intervals.iter().filter(|line| calls(line, 0) > 0).count();
-    ensure!(with_calls > 1, "{with_calls} of {} intervals have calls: {lines}", intervals.len());
+    ensure!(with_calls > 1, "{with_calls} of {} intervals have calls: {intervals:?}", intervals.len());
     for (function, expected) in [(0, 20 * REQUESTS), (1, REQUESTS)] {
         let sum: u64 = intervals.iter().map(|line| calls(line, function)).sum();
         let pointer = format!("/functions/{function}/latency_ns/count");
         let reported = report.pointer(&pointer).and_then(Value::as_u64);
         ensure!(
             (sum, reported) == (expected, Some(expected)),
-            "function {function}: {sum} calls in intervals, {reported:?} in the report, not {expected}: {lines}"
+            "function {function}: {sum} calls in intervals, {reported:?} in the report, not {expected}: {intervals:?}"
         );
     }
     let metrics = fs::read_to_string(&metrics)?;
