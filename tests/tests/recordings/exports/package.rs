@@ -15,5 +15,5 @@ fn the_python_package_reports_what_merge_does() {
     }
     let Some(demo) = fixture("demo") else { return };
     let fixtures = demo.data.parent().unwrap();
-    assert_eq!(python.run_package_tests(&command(), fixtures), 9);
+    assert_eq!(python.run_package_tests(&command(), fixtures), 11);
 }
