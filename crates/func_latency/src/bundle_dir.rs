@@ -18,7 +18,7 @@ use recorder::let_large_writes_fail;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::args::{CallsArgs, Command, InputArgs};
+use crate::args::{CallsArgs, Command, InputArgs, ReportArgs};
 use crate::exit::{Exit, failure};
 use crate::filter::CallNumber;
 use crate::output::{cannot_write, directory};
@@ -141,7 +141,8 @@ const COPIED_BYTES: usize = 1 << 20;
 /// The directory's `capture.json` cannot be read.
 pub(crate) fn resolve(command: &mut Command) -> Result<()> {
     match command {
-        Command::Report(args) => _ = open(file_of(&mut args.input), &mut args.query.calls)?,
+        Command::Report(args) => resolve_report(args)?,
+        Command::Plan(args) => _ = open(file_of(&mut args.input), &mut CallsArgs::default())?,
         Command::Modes(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Annotate(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Export(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
@@ -158,6 +159,14 @@ pub(crate) fn resolve(command: &mut Command) -> Result<()> {
         _ => (),
     }
     Ok(())
+}
+
+/// [`resolve`] of a report's arguments.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_report(args: &mut ReportArgs) -> Result<()> {
+    open(file_of(&mut args.input), &mut args.query.calls).map(drop)
 }
 
 fn file_of(input: &mut InputArgs) -> Option<&mut PathBuf> {

@@ -292,8 +292,34 @@ fn a_damaged_part_says_so() {
         let error = merge(&bytes);
         assert!(error.contains("hurt") && error.contains("make the part again"), "byte {at}: {error}");
     }
+    for (name, why) in [("none", "cannot read"), ("empty", "is no whole file of parts")] {
+        let other = directory.path().join(name);
+        if name == "empty" {
+            std::fs::write(&other, "").unwrap();
+        }
+        let error = refused(&["merge"], &[&files[0], &other], 4);
+        assert!(error.contains(why) && error.contains(name), "{error}");
+    }
     for len in [8, 9, 36, whole.len() / 2, whole.len() - 1] {
         let error = merge(&whole[..len]);
         assert!(error.contains("is no whole file of parts"), "{len} bytes: {error}");
     }
+}
+
+/// Of a bundle's directory parts are made and merged as a report is, also where it was moved.
+#[test]
+fn parts_of_a_bundle() {
+    let Some(fixture) = fixture("demo-filter2") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let [bundle, moved] = ["bundle", "moved"].map(|name| directory.path().join(name));
+    said(&["bundle"], &[&fixture.data, "-o".as_ref(), &bundle]);
+    let files = parts(&bundle, &["-f", "mid"], 3, directory.path());
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let report = |bundle: &Path| said(&["report", "--format", "json", "-f", "mid"], &[bundle]);
+    assert_eq!(said(&["merge", "--format", "json"], &paths), report(&bundle));
+    std::fs::rename(&bundle, &moved).unwrap();
+    let merged =
+        said(&["merge", "--format", "json"], &[&["-i".as_ref(), moved.as_path()], &paths[..]].concat());
+    assert_eq!(merged, report(&moved));
+    said(&["plan"], &[&moved]);
 }

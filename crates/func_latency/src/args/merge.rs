@@ -28,6 +28,12 @@ pub struct MergeArgs {
     /// Of parts: where the objects are now, instead of the --symfs that the parts were made with
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Of parts made with --kcore: where that is now
+    #[arg(long, value_name = "FILE")]
+    pub kcore: Option<PathBuf>,
+    /// Of parts made with --vmlinux: where that is now
+    #[arg(long, value_name = "FILE", conflicts_with = "kcore")]
+    pub vmlinux: Option<PathBuf>,
     /// Of parts: threads that read and analyse [default: number of cores]
     #[arg(short = 'w', long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]

@@ -212,7 +212,15 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
             && (one.segment.buffer != next.segment.buffer || one.segment.end <= next.segment.at)
     });
     let is_whole = |entry: &Entry| entry.segment.is_there && entry.segment.at < entry.segment.end;
-    if !is_in_order || !index.entries.iter().all(is_whole) {
+    // An output is of one segment only: what is read is bounded by the size of the file.
+    let mut next = MAGIC.len() as u64;
+    let follows = |entry: &Entry| {
+        let is_next = entry.place == next;
+        next = next.saturating_add(u64::from(entry.bytes));
+        is_next
+    };
+    let is_laid_out = index.entries.iter().all(follows) && next == place;
+    if !is_laid_out || !is_in_order || !index.entries.iter().all(is_whole) {
         return Err("has segments that there cannot be");
     }
     Ok(index)
@@ -278,5 +286,13 @@ mod tests {
         for segments in lists {
             assert_eq!(refused(&facts(1, &[1]), &segments), "has segments that there cannot be");
         }
+        // Two segments with one output.
+        let mut bytes = Vec::new();
+        let mut writer = PartWriter::new(&mut bytes).unwrap();
+        writer.add(segment(0, 0, 1), &SegmentOutput::default()).unwrap();
+        let again = Entry { segment: segment(0, 1, 2), ..writer.entries[0] };
+        writer.entries.push(again);
+        writer.finish(&facts(1, &[1])).unwrap();
+        assert_eq!(read_index(&bytes).map(drop), Err("has segments that there cannot be"));
     }
 }

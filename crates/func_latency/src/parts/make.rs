@@ -11,7 +11,7 @@ use decoder::{DecodeOptions, Share};
 use model::EventSink as _;
 
 use super::file::{Facts, PartWriter};
-use crate::args::{CallsArgs, PartNumber, QueryArgs, ReportArgs};
+use crate::args::{CallsArgs, KernelArgs, PartNumber, QueryArgs, ReportArgs};
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
@@ -69,9 +69,13 @@ fn check(query: &QueryArgs) -> Result<()> {
     }
 }
 
-/// Which calls are asked for, in full: what does not change them is left out.
+/// Which calls are asked for, in full: what does not change them is left out, and where the kernel's code is,
+/// of which only the kind matters.
 pub(super) fn asked(calls: &CallsArgs) -> String {
-    let calls = CallsArgs { workers: None, verbose: false, symfs: None, ..calls.clone() };
+    let is_asked = |path: &Option<PathBuf>| path.as_ref().map(|_| PathBuf::new());
+    let KernelArgs { kcore, vmlinux } = &calls.kernel;
+    let kernel = KernelArgs { kcore: is_asked(kcore), vmlinux: is_asked(vmlinux) };
+    let calls = CallsArgs { workers: None, verbose: false, symfs: None, kernel, ..calls.clone() };
     format!("{calls:?}")
 }
 
@@ -118,9 +122,9 @@ fn write(opened: &Opened<'_>, share: Share, to: &Path, facts: &Facts) -> Result<
 }
 
 /// The arguments of a command line that made a part.
-pub(super) fn parse(words: &[String]) -> Option<(PathBuf, QueryArgs)> {
+pub(super) fn parse(words: &[String]) -> Option<ReportArgs> {
     let words = std::iter::once("func_latency").chain(words.iter().map(String::as_str));
     let command = crate::args::parse(words).ok()?.command?;
     let crate::args::Command::Report(args) = command else { return None };
-    Some((input_path(args.input), args.query))
+    Some(*args)
 }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use super::file::is_of_parts;
+use super::file::{PartFile, is_of_parts};
 use super::make;
 use super::set::PartSet;
 use crate::args::{InputArgs, MergeArgs, PartArgs, QueryArgs, ReportArgs};
+use crate::bundle_dir;
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::output::{self, Asked};
@@ -20,6 +21,10 @@ use crate::report_command;
 pub(crate) fn are_parts(args: &MergeArgs) -> Result<bool> {
     let (parts, others): (Vec<_>, Vec<_>) = args.files.iter().partition(|path| is_of_parts(path));
     if let (Some(part), Some(other)) = (parts.first(), others.first()) {
+        // One that is not there, or has nothing, was meant to be a part: that says why it is none.
+        if !std::fs::metadata(other).is_ok_and(|other| other.len() > 0) {
+            PartFile::open(other)?;
+        }
         let message = format!(
             "{} is a part of a recording, and {} is none: merge the parts of a recording alone, with --summary \
              FILE, and that summary with the others",
@@ -31,6 +36,9 @@ pub(crate) fn are_parts(args: &MergeArgs) -> Result<bool> {
     let of_parts = [
         ("--part-out", args.part_out.is_some()),
         ("--input", args.input.is_some()),
+        ("--symfs", args.symfs.is_some()),
+        ("--kcore", args.kcore.is_some()),
+        ("--vmlinux", args.vmlinux.is_some()),
         ("--workers", args.workers.is_some()),
     ];
     match of_parts.iter().find(|(_, is_asked)| *is_asked && parts.is_empty()) {
@@ -73,7 +81,23 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
 /// The report that the parts were made for, as the command line wants it.
 fn config(args: &MergeArgs, set: &PartSet) -> Result<ReportConfig> {
     let facts = set.facts();
-    let (input, query) = make::parse(&facts.words).context("the parts do not say what they were made of")?;
+    let unknown = || failure(Exit::BadInput, "the parts do not say what they were made of: make them again");
+    let mut report = make::parse(&facts.words).ok_or_else(unknown)?;
+    if args.input.is_some() {
+        report.input = InputArgs { file: None, input: args.input.clone() };
+    }
+    if args.symfs.is_some() {
+        report.query.calls.symfs.clone_from(&args.symfs);
+    }
+    let kernel = &mut report.query.calls.kernel;
+    for (here, there) in [(&args.kcore, &mut kernel.kcore), (&args.vmlinux, &mut kernel.vmlinux)] {
+        if here.is_some() {
+            there.clone_from(here);
+        }
+    }
+    // The parts' command line was resolved, too, before they were made.
+    bundle_dir::resolve_report(&mut report)?;
+    let ReportArgs { input, query, .. } = report;
     if make::asked(&query.calls) != facts.asked {
         return Err(failure(
             Exit::BadInput,
@@ -82,7 +106,6 @@ fn config(args: &MergeArgs, set: &PartSet) -> Result<ReportConfig> {
     }
     let mut calls = query.calls;
     (calls.workers, calls.verbose) = (args.workers, args.verbose);
-    calls.symfs = args.symfs.clone().or(calls.symfs);
     let query = QueryArgs {
         calls,
         srcline: args.srcline || query.srcline,
@@ -94,7 +117,6 @@ fn config(args: &MergeArgs, set: &PartSet) -> Result<ReportConfig> {
         summary: args.summary.clone(),
         ..QueryArgs::default()
     };
-    let input = InputArgs { file: None, input: Some(args.input.clone().unwrap_or(input)) };
     ReportConfig::new(ReportArgs { input, query, part: PartArgs::default() })
 }
 

@@ -46,6 +46,11 @@ impl PartSet {
                 return Err(failure(Exit::Usage, message));
             }
         }
+        // Before their command line is read, which another version may not know.
+        if facts.version != env!("CARGO_PKG_VERSION") {
+            let message = format!("the parts were made by version {}: make them again", facts.version);
+            return Err(failure(Exit::BadInput, message));
+        }
         facts.parts = known.into_iter().collect();
         let entries = (0..)
             .zip(&files)
@@ -88,10 +93,6 @@ impl PartSet {
                 "the objects and symbols that {input} names are others here than where the parts were made: \
                  give theirs with --symfs DIR"
             );
-            return Err(failure(Exit::BadInput, message));
-        }
-        if self.facts.version != env!("CARGO_PKG_VERSION") {
-            let message = format!("the parts were made by version {}: make them again", self.facts.version);
             return Err(failure(Exit::BadInput, message));
         }
         Ok(())
@@ -177,6 +178,7 @@ fn difference(one: &Facts, other: &Facts) -> Option<String> {
                    files (--symfs, a bundle)";
         return Some(why.to_owned());
     }
-    let why = "was made of other calls than the other parts were: make all with the same -f, -a, --li, --ti, -p and -T";
+    let why = "was made of other calls than the other parts were: make all with the same -f, --region, \
+               -I, -b, -a, --li, --ti, -p, -T, --decoder, and kind of kernel code (--kcore, --vmlinux)";
     (*asked != other.asked).then(|| why.to_owned())
 }
