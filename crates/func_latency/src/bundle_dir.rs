@@ -143,6 +143,11 @@ pub(crate) fn resolve(command: &mut Command) -> Result<()> {
     match command {
         Command::Report(args) => resolve_report(args)?,
         Command::Plan(args) => _ = open(file_of(&mut args.input), &mut CallsArgs::default())?,
+        Command::Top(args) => {
+            let mut calls = CallsArgs { symfs: args.symfs.take(), ..CallsArgs::default() };
+            open(file_of(&mut args.input), &mut calls)?;
+            args.symfs = calls.symfs;
+        }
         Command::Modes(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Annotate(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Export(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,

@@ -94,7 +94,7 @@ fn completions_are_of_three_shells() {
 fn each_command_has_a_man_page() {
     let directory = tempfile::tempdir().unwrap();
     let (_, said) = check(directory.path(), &["man", "share/man1"], 0);
-    assert_eq!(said, "func_latency: note: 20 man pages in share/man1\n");
+    assert_eq!(said, "func_latency: note: 21 man pages in share/man1\n");
     let pages = directory.path().join("share/man1");
     let mut names: Vec<String> = std::fs::read_dir(&pages)
         .unwrap()
@@ -115,6 +115,7 @@ fn each_command_has_a_man_page() {
         "man",
         "merge",
         "modes",
+        "plan",
         "record",
         "report",
         "show",
