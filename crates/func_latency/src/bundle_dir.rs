@@ -8,7 +8,7 @@
 //! It is written beside its place, which it takes when it is whole.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -199,12 +199,27 @@ fn open(input: Option<&mut PathBuf>, calls: &mut CallsArgs) -> Result<Option<Cal
     Ok(capture.id.and_then(|id| id.parse().ok()))
 }
 
+/// `capture.json` has names and one sentence.
+const CAPTURE_MAX: u64 = 1 << 20;
+
+/// Reads a plain file of at most [`CAPTURE_MAX`] bytes: the directory may come from anywhere, and a pipe or a
+/// device in it has no end.
+fn read_small(path: &Path) -> io::Result<String> {
+    let what = fs::metadata(path)?;
+    if !what.is_file() || what.len() > CAPTURE_MAX {
+        return Err(io::Error::new(ErrorKind::InvalidData, "no plain file of up to 1 MB"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(CAPTURE_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn read_capture(path: &Path) -> Result<Capture> {
     let wrong = |why: String| {
         let message = format!("{}: {why}; name the function with -f FUNC", path.display());
         failure(Exit::BadInput, message)
     };
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = read_small(path).map_err(|error| wrong(error.to_string()))?;
     let capture: Capture = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     match capture.schema.as_str() {
         CAPTURE_SCHEMA => Ok(capture),

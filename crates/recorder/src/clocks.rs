@@ -50,7 +50,8 @@ pub(crate) fn pair(clock: TscClock) -> Pair {
 }
 
 /// Perf's clock now.
-pub(crate) fn now(clock: TscClock) -> Ns {
+#[must_use]
+pub fn now(clock: TscClock) -> Ns {
     clock.to_ns(tsc())
 }
 

@@ -60,6 +60,7 @@ mod tests;
 mod window;
 mod workers;
 
+pub use clocks::now as perf_clock_now;
 pub use cpu_list::CpuList;
 pub use error::RecordError;
 pub use events::KernelCan;
@@ -77,7 +78,7 @@ pub use sched_side::{Sched, SchedSource};
 pub use session::{Job, Request, Session, Summary};
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};
 pub use started::StartedProgram;
-pub use sys::{Interrupts, ProgramStreams, UserSignal, end_early, let_large_writes_fail, process_cpu_ns};
+pub use sys::{Interrupts, ProgramStreams, UserSignal, let_large_writes_fail, process_cpu_ns};
 pub use target::Target;
 pub use window::Ended;
 

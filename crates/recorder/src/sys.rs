@@ -18,7 +18,7 @@ pub use child::ProgramStreams;
 pub(crate) use entry::AtEntry;
 pub(crate) use event::{EventFd, Scope};
 pub(crate) use ring::Ring;
-pub use signals::{Interrupts, UserSignal, end_early, let_large_writes_fail};
+pub use signals::{Interrupts, UserSignal, let_large_writes_fail};
 
 /// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or
 /// the hypervisor, does not tell.

@@ -79,6 +79,7 @@ struct Counts {
 struct Kept {
     path: PathBuf,
     latency_ns: Option<u64>,
+    is_asked: bool,
     at: Ns,
     bytes: u64,
 }
@@ -98,7 +99,9 @@ impl Captures {
             while self.recent.front().is_some_and(|at| at.0.saturating_add(per.0) <= end.0) {
                 self.recent.pop_front();
             }
-            if self.recent.len() >= number as usize || self.waiting.len() >= WAITING_MAX {
+            if hit.is_asked && self.waiting.len() < WAITING_MAX {
+                self.waiting.push(hit);
+            } else if self.recent.len() >= number as usize || self.waiting.len() >= WAITING_MAX {
                 self.counts.beyond_rate += 1;
             } else if self.is_least(&hit) {
                 self.counts.less_slow += 1;
@@ -109,10 +112,20 @@ impl Captures {
         }
     }
 
+    /// Counts hits of which there were too many to be looked at.
+    pub(super) fn leave_out(&mut self, hits: u64) {
+        self.counts.hits += hits;
+        self.counts.beyond_rate += hits;
+    }
+
     /// It would be the first to be removed.
     fn is_least(&self, hit: &Hit) -> bool {
-        let is_slower = |kept: &Kept| hit.latency_ns.is_some() && kept.latency_ns >= hit.latency_ns;
-        self.kept.len() >= self.limits.keep && self.kept.iter().all(is_slower)
+        let is_slower = |kept: &Kept| {
+            kept.is_asked
+                || kept.latency_ns > hit.latency_ns
+                || kept.latency_ns == hit.latency_ns && hit.latency_ns.is_some()
+        };
+        !hit.is_asked && self.kept.len() >= self.limits.keep && self.kept.iter().all(is_slower)
     }
 
     /// The time from which on the trace is needed: what was hit, and what may be hit next.
@@ -140,7 +153,8 @@ impl Captures {
                     self.announce(&capture);
                     let at = hit.span.1;
                     let path = PathBuf::from(&capture.path);
-                    self.kept.push(Kept { path, latency_ns: hit.latency_ns, at, bytes: capture.bytes });
+                    let Hit { latency_ns, is_asked, .. } = hit;
+                    self.kept.push(Kept { path, latency_ns, is_asked, at, bytes: capture.bytes });
                     self.remove_least();
                 }
                 Err(error) => {
@@ -154,19 +168,22 @@ impl Captures {
         }
     }
 
-    /// Removes the least slow captures, and the oldest of what is no call, down to the limits.
+    /// Removes the least slow captures, and the oldest of what is no call, down to the limits; what was asked for
+    /// by hand comes last.
     fn remove_least(&mut self) {
         let is_too_much = |kept: &[Kept], limits: &Limits| {
             let bytes: u64 = kept.iter().map(|kept| kept.bytes).sum();
             kept.len() > limits.keep || (bytes > limits.keep_bytes && kept.len() > 1)
         };
         while is_too_much(&self.kept, &self.limits) {
-            let least =
-                (0..self.kept.len()).min_by_key(|at| self.kept.get(*at).map(|it| (it.latency_ns, it.at)));
+            let rank = |at: &usize| self.kept.get(*at).map(|it| (it.is_asked, it.latency_ns, it.at));
+            let least = (0..self.kept.len()).min_by_key(rank);
             let Some(least) = least else { return };
             let Kept { path, .. } = self.kept.remove(least);
             // Under a name that no reader takes for a capture: half of one is never seen.
             let gone = path.with_file_name(format!(".removed-{}", std::process::id()));
+            // One may be left of a process of this number that was killed.
+            let _ = fs::remove_dir_all(&gone);
             let removed = fs::rename(&path, &gone).and_then(|()| fs::remove_dir_all(&gone));
             if let Err(error) = removed {
                 messages::warn(format!("cannot remove {}: {error}", path.display()));
@@ -208,7 +225,10 @@ impl Captures {
             bytes: objects_bytes + recording_bytes,
             cause: String::new(),
         };
-        self.explain(&directory, hit, &mut capture)?;
+        if let Err(error) = self.explain(&directory, hit, &mut capture) {
+            // The trace is what cannot be had again.
+            capture.cause = format!("no cause: {error:#}");
+        }
         let text = serde_json::to_vec_pretty(&capture)?;
         directory.write(CAPTURE.as_ref(), &text)?;
         directory.take_place()?;

@@ -6,7 +6,7 @@
 //!   the end   what is open                                     -> sums;  all sums together -> report
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use analyzer::{Analysis, CallSums, LatencyRange, PausedAnalysis, Report, Request, Surroundings};
@@ -45,6 +45,8 @@ pub(crate) struct Gain {
     pub(crate) lost_ns: u64,
     /// What there is to be captured, by time.
     pub(crate) hits: Vec<Hit>,
+    /// Hits that are not among them: there were too many.
+    pub(crate) left_out_hits: u64,
 }
 
 /// What is known so far.
@@ -67,6 +69,8 @@ pub(crate) struct Growing {
     /// `None`: nothing is captured.
     triggers: Option<Triggers>,
     has_told_of_code: bool,
+    /// Functions of `--on` of which it was said that they are not found.
+    told_of_on: BTreeSet<String>,
     /// The buffers in the order in which they were met, with perf's numbers.
     buffers: Vec<(AuxOwner, u32)>,
 }
@@ -78,6 +82,8 @@ struct Code {
     request: Request,
     /// The functions of `--on` that are found, with their names.
     on: Vec<(FunctionId, String)>,
+    /// The names of `--on` for which any was found.
+    found_on: BTreeSet<String>,
 }
 
 impl Growing {
@@ -97,6 +103,7 @@ impl Growing {
             lost_ns: 0,
             triggers: None,
             has_told_of_code: false,
+            told_of_on: BTreeSet::new(),
             buffers: Vec::new(),
         }
     }
@@ -224,9 +231,9 @@ impl Growing {
         });
         self.code_records.extend(records.into_iter().filter(is_of_code));
         if changes_code || self.code.is_none() && until.is_none() {
-            self.load_code(until.is_none())?;
+            return self.load_code(until.is_none());
         }
-        Ok(())
+        if until.is_none() { self.find_on(true) } else { Ok(()) }
     }
 
     /// Looks for the functions in the code that is mapped now. `is_last`: no more will come.
@@ -254,7 +261,7 @@ impl Growing {
         match target::wanted(&image, &self.config, Remarks::Now) {
             Ok(wanted) => {
                 let request = self.request(&image, &wanted)?;
-                self.code = Some(Code { image, wanted, request, on: Vec::new() });
+                self.code = Some(Code { image, wanted, request, on: Vec::new(), found_on: BTreeSet::new() });
                 self.find_on(is_last)
             }
             // Its code may come to be mapped.
@@ -263,22 +270,30 @@ impl Growing {
         }
     }
 
-    /// Looks for the functions of `--on`, as long as they are not found.
+    /// Looks for the functions of `--on` that are not found yet, each by itself: one may be in an object that
+    /// is never mapped. Live, a name that is not found is a warning, and no reason to lose the report.
     fn find_on(&mut self, is_last: bool) -> Result<()> {
         let names = self.triggers.as_ref().map_or(&[][..], Triggers::names_on);
-        let Some(code) = self.code.as_mut().filter(|code| code.on.is_empty() && !names.is_empty()) else {
-            return Ok(());
-        };
-        let config = CallsConfig { functions: names.to_vec(), candidate: None, ..self.config.clone() };
-        match target::wanted(&code.image, &config, Remarks::Now) {
-            Ok(found) => {
-                let name = |Wanted { function }: Wanted| (function.id, function.name);
-                code.on = found.into_iter().map(name).collect();
-                Ok(())
+        let Some(code) = &mut self.code else { return Ok(()) };
+        for name in names {
+            if code.found_on.contains(name) {
+                continue;
             }
-            Err(error) if is_last => Err(error.context("--on")),
-            Err(_) => Ok(()),
+            let config =
+                CallsConfig { functions: vec![name.clone()], candidate: None, ..self.config.clone() };
+            match target::wanted(&code.image, &config, Remarks::Now) {
+                Ok(found) => {
+                    code.on.extend(found.into_iter().map(|Wanted { function }| (function.id, function.name)));
+                    code.found_on.insert(name.clone());
+                }
+                Err(error) if is_last && !self.frame.leaves_out => return Err(error.context("--on")),
+                Err(error) if self.told_of_on.insert(name.clone()) => {
+                    messages::warn(format!("--on: {error:#}; it is looked for again when code is mapped"));
+                }
+                Err(_) => (),
+            }
         }
+        Ok(())
     }
 
     fn request(&self, image: &Image, wanted: &[Wanted]) -> Result<Request> {
@@ -320,7 +335,7 @@ impl Growing {
         let patience_ns = self.patience.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let how = (self.config.workers, DecodeOptions::default().segment_bytes);
         let digester = analysis.digester();
-        let mut noticing = Noticing { analysis: &mut analysis, on: &code.on, hits: Vec::new() };
+        let mut noticing = Noticing { analysis: &mut analysis, on: &code.on, hits: Vec::new(), left_out: 0 };
         self.continuation.decode_on(
             &context,
             how,
@@ -328,7 +343,7 @@ impl Growing {
             digester.as_ref(),
             &mut noticing,
         );
-        let entered = noticing.hits;
+        let Noticing { hits: entered, left_out, .. } = noticing;
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
@@ -338,7 +353,8 @@ impl Growing {
         self.schedule.forget_before(self.continuation.needs_schedule_from());
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));
-        Ok(Gain { calls, lost_ns: gained_ns, hits })
+        let left_out_hits = left_out + self.triggers.as_mut().map_or(0, Triggers::take_left_out);
+        Ok(Gain { calls, lost_ns: gained_ns, hits, left_out_hits })
     }
 
     /// The report of everything.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -48,19 +48,15 @@ pub(super) fn run(
         waiting_bytes: Arc::clone(&waiting_bytes),
         reader,
     };
-    let is_recording = Mutex::new(true);
-    let is_recording = &is_recording;
+    let interrupts = &interrupts;
     std::thread::scope(|scope| {
-        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, is_recording);
+        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, interrupts);
         let follow = scope.spawn(move || follow.run(watch));
         let first = spool.0.join("0.data");
-        let recorded = prepared.record_in_pieces(&first, live.record.window, &interrupts, Some(&how));
+        let recorded = prepared.record_in_pieces(&first, live.record.window, interrupts, Some(&how));
         // The follower ends when no more pieces can come.
         drop(how);
-        *is_recording.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        // What the follower has ended it with must not end this process.
-        let _ = interrupts.take();
-        drop(interrupts);
+        interrupts.give_back();
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
         let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
         // Where decoding has failed the recording ends, too, and only says that nothing follows it.
@@ -89,8 +85,8 @@ impl Drop for Spool {
 
 /// Follows the recorder.
 struct Follow<'r> {
-    /// The recording can be ended.
-    is_recording: &'r Mutex<bool>,
+    /// By which the recording is ended.
+    interrupts: &'r Interrupts,
     pieces: Receiver<Piece>,
     waiting_bytes: Arc<AtomicU64>,
     /// More bytes do not wait to be decoded.
@@ -116,10 +112,10 @@ impl<'r> Follow<'r> {
         pieces: Receiver<Piece>,
         waiting_bytes: Arc<AtomicU64>,
         most_bytes: u64,
-        is_recording: &'r Mutex<bool>,
+        interrupts: &'r Interrupts,
     ) -> Self {
         Self {
-            is_recording,
+            interrupts,
             pieces,
             waiting_bytes,
             most_bytes,
@@ -201,7 +197,6 @@ impl<'r> Follow<'r> {
                 trace_bytes: all.trace_bytes,
                 not_decoded_bytes: all.not_decoded_bytes,
                 now: Ns(time.0.saturating_add(waited_ns)),
-                came: Some(at),
             };
             let added = watch.add(part, meant);
             let tails: Vec<_> =
@@ -227,10 +222,7 @@ impl<'r> Follow<'r> {
         let until = piece.until;
         self.kept.pieces.push_back(KeptPiece { file, new_from: piece.new_from, bytes: piece.bytes, time });
         if watch.capture(&self.kept.trace(), until) {
-            let is_recording = self.is_recording.lock().unwrap_or_else(PoisonError::into_inner);
-            if *is_recording {
-                recorder::end_early();
-            }
+            self.interrupts.end_early();
         }
         let freed = self.kept.trim(needs_from, self.most_bytes / WAITING_SHARE);
         self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);

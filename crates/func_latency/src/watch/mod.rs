@@ -19,7 +19,7 @@ mod triggers;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use analyzer::{FunctionReport, Report};
 use anyhow::{Context as _, Result};
@@ -78,7 +78,8 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let watch = Watch::new(growing, report, interval, openmetrics);
         Ok(match capturing {
-            Some(capturing) => watch.with_captures(capturing, |listener| Outside::Heard(Heard::by(listener))),
+            Some(capturing) => watch
+                .with_captures(capturing, |listener| Outside::Heard(Heard::by(listener, recording.clock))),
             None => watch,
         })
     })
@@ -170,8 +171,6 @@ struct Meant {
     not_decoded_bytes: u64,
     /// The time now.
     now: Ns,
-    /// When its end came; `None`: that was not seen.
-    came: Option<Instant>,
 }
 
 /// A watch that goes on.
@@ -234,6 +233,7 @@ impl Watch {
         let events = self.events(&meant, is_whole);
         if let Some((captures, _)) = &mut self.captures {
             captures.take(gain.hits);
+            captures.leave_out(gain.left_out_hits);
             captures.take(events);
         }
         if self.names.is_empty() {
@@ -288,7 +288,7 @@ impl Watch {
 
     /// What has happened outside of the trace up to the end of a part.
     fn events(&mut self, meant: &Meant, is_whole: bool) -> Vec<Hit> {
-        let (time, came) = (meant.time, meant.came);
+        let time = meant.time;
         let events: Vec<(Ns, Event)> = match &mut self.captures {
             None => return Vec::new(),
             Some((_, Outside::Polled(listener))) => {
@@ -296,20 +296,14 @@ impl Watch {
                 events.into_iter().map(|event| (time, event)).collect()
             }
             Some((_, Outside::Heard(heard))) => {
-                // The part's end came when it was the time of its end.
-                let time_of = |at: Instant| match came {
-                    Some(came) if came > at => Ns(time.0.saturating_sub(ns(came - at))),
-                    Some(came) => Ns(time.0.saturating_add(ns(at - came))),
-                    None => time,
-                };
-                heard.take().into_iter().map(|(at, event)| (time_of(at), event)).collect()
+                heard.take().into_iter().map(|(at, event)| (at.unwrap_or(time), event)).collect()
             }
         };
         let hit = |(time, event): (Ns, Event)| {
             if event.ends {
                 self.ends_at = Some(time);
             }
-            Hit::at(time, None, event.name, event.trigger)
+            Hit { is_asked: true, ..Hit::at(time, None, event.name, event.trigger) }
         };
         events.into_iter().map(hit).collect()
     }

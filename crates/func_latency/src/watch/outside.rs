@@ -2,9 +2,10 @@
 
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use model::{Ns, TscClock};
 use recorder::UserSignal;
 
 /// How exactly the time of what happens is known.
@@ -73,27 +74,29 @@ impl Listener {
 
 /// Takes what happens, with its time, in a thread of its own.
 pub(super) struct Heard {
-    events: Receiver<(Instant, Event)>,
+    events: Receiver<(Option<Ns>, Event)>,
     _until_dropped: Sender<()>,
 }
 
 impl Heard {
-    pub(super) fn by(mut listener: Listener) -> Self {
+    /// Times are those of `clock`, the recording's: when a piece of it comes says nothing, as it may have
+    /// waited for the one before to be decoded.
+    pub(super) fn by(mut listener: Listener, clock: Option<TscClock>) -> Self {
         let (until_dropped, stop) = mpsc::channel();
         let (sender, events) = mpsc::channel();
         std::thread::spawn(move || {
             while stop.recv_timeout(POLLED) == Err(RecvTimeoutError::Timeout) {
                 for event in listener.poll() {
                     // Nothing is captured any more.
-                    let _ = sender.send((Instant::now(), event));
+                    let _ = sender.send((clock.map(recorder::perf_clock_now), event));
                 }
             }
         });
         Self { events, _until_dropped: until_dropped }
     }
 
-    /// What has happened since.
-    pub(super) fn take(&self) -> Vec<(Instant, Event)> {
+    /// What has happened since, and when; `None`: the recording has no clock.
+    pub(super) fn take(&self) -> Vec<(Option<Ns>, Event)> {
         self.events.try_iter().collect()
     }
 }

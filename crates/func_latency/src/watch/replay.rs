@@ -28,12 +28,19 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
     let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
     let (first, last) = whole.time_span.unwrap_or_default();
     let interval_ns = watch.interval_ns();
+    let intervals = last.since(first) / interval_ns.max(1);
+    if intervals > INTERVALS_MAX {
+        let message = format!(
+            "watch --replay: {intervals} intervals from the first record to the last; take a larger -n"
+        );
+        return Err(failure(Exit::Usage, message));
+    }
     let mut taken = 0;
     let mut seen_bytes = 0;
     let mut from = first;
     loop {
         let to = Ns(from.0.saturating_add(interval_ns));
-        let is_last = to > last;
+        let is_last = to > last || to == from;
         let is_new = |record: &model::SidebandRecord| is_last || record.time <= Some(to);
         let new = whole.sideband.get(taken..).unwrap_or_default();
         let new = new.get(..new.partition_point(is_new)).unwrap_or_default();
@@ -71,7 +78,6 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
                 trace_bytes: bytes - seen_bytes,
                 not_decoded_bytes: 0,
                 now: to,
-                came: None,
             },
         )?;
         let trace = Trace { files: vec![Source { file: &file, new_from: 0 }], begins: None };
@@ -84,6 +90,9 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
     }
     watch.finish()
 }
+
+/// More lines are of no use: one damaged time would make them without end.
+const INTERVALS_MAX: u64 = 1 << 24;
 
 /// Refuses what can be reported only as a whole.
 fn check(whole: &Recording<'_>) -> Result<()> {

@@ -1,6 +1,8 @@
 //! What makes a capture: a slow call, a function that is entered, a gap. Looked for while the trace is
 //! analysed.
 
+use std::cmp::Reverse;
+
 use analyzer::{Analysis, CallRow, DigestedRuns, Reason, RowGap, RowSink};
 use model::{
     AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, GapCause, Ns, Pid, SpaceId, StretchCounters,
@@ -36,13 +38,16 @@ pub(super) struct Hit {
     pub(super) span: (Ns, Ns),
     /// How long the call took; `None`: it is no call.
     pub(super) latency_ns: Option<u64>,
+    /// Asked for by hand (SIGUSR2, `--until`): no limit is for it.
+    pub(super) is_asked: bool,
 }
 
 impl Hit {
     /// Something that has no length.
     pub(super) fn at(time: Ns, tid: Option<Tid>, name: &str, trigger: String) -> Self {
         let name = name.to_owned();
-        Self { trigger, name, function: None, tid, span: (time, time), latency_ns: None }
+        let span = (time, time);
+        Self { trigger, name, function: None, tid, span, latency_ns: None, is_asked: false }
     }
 }
 
@@ -55,6 +60,8 @@ pub(super) struct Triggers {
     /// A call of the function is slow above this; `None`: none is.
     thresholds_ns: Vec<Option<u64>>,
     hits: Vec<Hit>,
+    /// Hits that were left out because there were too many.
+    left_out: u64,
 }
 
 /// Hits that are kept in one part: of more, the slowest.
@@ -84,22 +91,32 @@ impl Triggers {
 
     /// What was hit since it was asked last, by time, with these.
     pub(super) fn take_hits(&mut self, more: Vec<Hit>) -> Vec<Hit> {
+        self.keep_slowest();
         let mut hits = std::mem::take(&mut self.hits);
         hits.extend(more);
         hits.sort_by_key(|hit| (hit.span.1, hit.span.0, hit.tid));
         hits
     }
 
+    /// The number of hits that were left out since it was asked last.
+    pub(super) fn take_left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.left_out)
+    }
+
+    /// Of twice as many as are kept the slower half stays: what a hit costs does not grow with their number.
     fn hit(&mut self, hit: Hit) {
-        if self.hits.len() >= HITS_MAX {
-            let least = self.hits.iter_mut().min_by_key(|hit| hit.latency_ns);
-            match least {
-                Some(least) if least.latency_ns < hit.latency_ns => *least = hit,
-                _ => (),
-            }
-            return;
-        }
         self.hits.push(hit);
+        if self.hits.len() >= 2 * HITS_MAX {
+            self.keep_slowest();
+        }
+    }
+
+    fn keep_slowest(&mut self) {
+        let Some(more) = self.hits.len().checked_sub(HITS_MAX).filter(|more| *more > 0) else { return };
+        // Stable: of one latency the first stay.
+        self.hits.sort_by_key(|hit| Reverse(hit.latency_ns));
+        self.hits.truncate(HITS_MAX);
+        self.left_out += more as u64;
     }
 }
 
@@ -123,6 +140,7 @@ impl RowSink for Triggers {
             tid: Some(row.tid),
             span: (row.start_ns, Ns(row.end_ns())),
             latency_ns: Some(row.latency_ns),
+            is_asked: false,
         });
     }
 
@@ -143,6 +161,8 @@ pub(super) struct Noticing<'s, 'a> {
     pub(super) on: &'s [(FunctionId, String)],
     /// Where one was entered.
     pub(super) hits: Vec<Hit>,
+    /// Entries that were left out because there were too many.
+    pub(super) left_out: u64,
 }
 
 impl Noticing<'_, '_> {
@@ -157,7 +177,10 @@ impl Noticing<'_, '_> {
                 _ => continue,
             };
             let entered = self.on.iter().find(|(id, _)| *id == to.function && to.at_entry);
-            if let Some((_, name)) = entered.filter(|_| self.hits.len() < HITS_MAX) {
+            let Some((_, name)) = entered else { continue };
+            if self.hits.len() >= HITS_MAX {
+                self.left_out += 1;
+            } else {
                 self.hits.push(Hit::at(branch.time.point, Some(tid), "on", format!("{name} was entered")));
             }
         }

@@ -74,11 +74,12 @@ struct Item {
     time_at: Option<usize>,
 }
 
-/// What is known of a thread before the excerpt begins.
+/// What is known of a thread before the excerpt begins: records, and where in the order of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
-    traced: Option<Item>,
-    /// The last switch record, and where in the order of them.
+    /// The first record of its being traced.
+    traced: Option<(u64, Item)>,
+    /// The last switch record.
     switch: Option<(u64, Item)>,
 }
 
@@ -214,7 +215,7 @@ impl Sorted {
             }
             Sideband::Exit { tid, .. } => _ = self.threads.remove(tid),
             Sideband::ItraceStart { tid, .. } => {
-                self.threads.entry(*tid).or_default().traced.get_or_insert(item);
+                self.threads.entry(*tid).or_default().traced.get_or_insert((self.number, item));
             }
             Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } => {
                 if let Some(tid) = record.tid.filter(|tid| tid.0 > 0) {
@@ -251,12 +252,15 @@ impl<W: Write + Seek> Copier<'_, W> {
     fn attrs(&mut self, file: &[u8], header: &FileHeader) -> io::Result<Section> {
         let count = header.attrs.size.checked_div(header.attr_size).unwrap_or(0);
         let mut entries = Vec::new();
+        // As a reader takes them: sections that overlap would make a file of any size.
+        let mut left = file.len();
         for index in 0..count {
             let at = header.attrs.offset.saturating_add(index.saturating_mul(header.attr_size));
             let entry = bytes::at(file, at, header.attr_size);
             let Some((attr, ids)) = entry.and_then(|entry| entry.split_last_chunk::<16>()) else { break };
             let ids = Section::read(&mut bytes::Cursor::new(ids)).and_then(|section| section.of(file));
-            let ids = ids.unwrap_or_default();
+            let ids = ids.filter(|ids| ids.len() <= left).unwrap_or_default();
+            left -= ids.len();
             let section = Section { offset: self.position, size: ids.len() as u64 };
             self.put(ids)?;
             entries.extend_from_slice(attr);
@@ -274,13 +278,13 @@ impl<W: Write + Seek> Copier<'_, W> {
         for (_, item) in &sorted.state {
             self.at_time(item, Ns(0))?;
         }
-        // A thread that is off its CPU has left it before the next one came.
-        let mut threads: Vec<&Before> = sorted.threads.values().collect();
-        threads.sort_by_key(|before| before.switch.map(|(number, _)| number));
-        for Before { traced, switch } in threads {
-            for item in traced.iter().chain(switch.iter().map(|(_, item)| item)) {
-                self.at_time(item, self.excerpt.from)?;
-            }
+        // In their order: a thread that is off its CPU has left it before the next one came, and one that began
+        // to be traced on a CPU does not take it from the one that came later.
+        let of_threads = sorted.threads.values().flat_map(|before| [before.traced, before.switch]);
+        let mut of_threads: Vec<(u64, Item)> = of_threads.flatten().collect();
+        of_threads.sort_by_key(|(number, _)| *number);
+        for (_, item) in &of_threads {
+            self.at_time(item, self.excerpt.from)?;
         }
         for (item, kind) in &sorted.inside {
             match kind {
@@ -373,14 +377,16 @@ impl<W: Write + Seek> Copier<'_, W> {
         let mut bits = [0; 4];
         let Some(start) = header.data.end().filter(|_| header.data.size != 0) else { return Ok(bits) };
         let mut sections = Vec::new();
+        let mut left = file.len();
         for (index, bit) in header.feature_bits().enumerate() {
             let entry = start.checked_add(16 * index as u64).and_then(|at| bytes::at(file, at, 16));
             let section = entry.and_then(|entry| Section::read(&mut bytes::Cursor::new(entry)));
-            let contents = section.and_then(|section| section.of(file));
+            let contents = section.and_then(|section| section.of(file)).filter(|it| it.len() <= left);
             if let (Some(contents), Some(word)) = (contents, bits.get_mut(bit as usize / 64))
                 && bit != FEATURE_AUXTRACE
             {
                 *word |= 1 << (bit % 64);
+                left -= contents.len();
                 sections.push(contents);
             }
         }

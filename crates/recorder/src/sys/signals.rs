@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use rustix::process::{Signal, getpid, kill_process};
-
 /// The signals that end a recording early.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -103,12 +101,6 @@ impl UserSignal {
     }
 }
 
-/// Ends a recording of this process early, as Ctrl-C does.
-pub fn end_early() {
-    // There is always this process.
-    let _ = kill_process(getpid(), Signal::TERM);
-}
-
 /// Lets the signals through again, in a child that has inherited that they are held back. May be called
 /// between fork and exec.
 pub(super) fn let_through() {
@@ -128,6 +120,8 @@ pub struct Interrupts {
     before: libc::sigset_t,
     /// A signal was taken off.
     was_taken: AtomicBool,
+    /// This process wants the recording to end.
+    is_asked: AtomicBool,
 }
 
 impl Interrupts {
@@ -137,7 +131,8 @@ impl Interrupts {
     /// What the kernel says; it has no reason to.
     pub fn hold() -> io::Result<Self> {
         let (set, before) = hold_back()?;
-        Ok(Self { fd: signal_fd(&set)?, before, was_taken: AtomicBool::new(false) })
+        let (was_taken, is_asked) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { fd: signal_fd(&set)?, before, was_taken, is_asked })
     }
 
     /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to
@@ -160,15 +155,22 @@ impl Interrupts {
     }
 
     /// From here on the signals do again what they did before: the next one ends this process.
-    pub(crate) fn give_back(&self) {
+    pub fn give_back(&self) {
         // SAFETY: `before` is a set that the kernel gave us.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 
-    /// Takes a signal off; true: one had come.
+    /// Ends a recording early, as Ctrl-C does. Not by a signal: one that comes when the window has passed
+    /// ends this process.
+    pub fn end_early(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a signal off, or what [`Self::end_early`] asked for; true: one had come.
     #[must_use]
     pub fn take(&self) -> bool {
-        let is_there = take_signal(&self.fd);
+        let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
+        let is_there = take_signal(&self.fd) || is_asked;
         self.was_taken.fetch_or(is_there, Ordering::Relaxed);
         is_there
     }
@@ -197,6 +199,8 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Command;
     use std::time::Duration;
+
+    use rustix::process::{Signal, getpid, kill_process};
 
     use super::*;
 
@@ -229,6 +233,16 @@ mod tests {
 
     /// Where this is set, this process is the one that is to be killed.
     const VICTIM: &str = "FUNC_LATENCY_TEST_VICTIM";
+
+    #[test]
+    fn a_recording_is_ended_without_a_signal() {
+        let interrupts = Interrupts::hold().unwrap();
+        interrupts.end_early();
+        assert!(interrupts.take() && !interrupts.take());
+        // The window has passed: nothing ends this process.
+        interrupts.give_back();
+        interrupts.end_early();
+    }
 
     #[test]
     fn the_signal_of_the_user_is_taken_once() {
