@@ -1,5 +1,5 @@
-//! Where a function must be probed: its first instruction or one that soon follows it ([`mod@entry`]), and each
-//! instruction with which it can be left.
+//! Where a function must be probed: its first instruction or one that soon follows it ([`mod@entry`]), and
+//! each instruction with which it can be left.
 //!
 //! A probe inside of an instruction breaks the program that is probed. So the function's code is divided into
 //! instructions from its first byte on, and refused if anything contradicts that: bytes that are none, a jump

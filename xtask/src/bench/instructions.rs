@@ -16,8 +16,8 @@ const RECORDINGS: [(&str, &str); 3] =
     [("sq1", "sqlite3VdbeExec"), ("sq1-filter2", "sqlite3BtreeInsert"), ("calls", "split_fn")];
 
 /// The most that counters may cost: instructions of the report on the first recording with `--counters`, as a
-/// multiple of those without. The aim is 1.15. This profile has 1.28, and another log of the same program some
-/// percent more or less.
+/// multiple of those without. The aim is 1.15. This profile has 1.28, and another log of the same program
+/// some percent more or less.
 const COUNTERS_BOUND: f64 = 1.35;
 
 /// A new compiler or other libraries in the recording change the counts by a few percent; what this is for

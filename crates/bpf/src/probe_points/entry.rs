@@ -2,11 +2,11 @@
 //!
 //! A probe is cheap where the kernel carries the instruction out itself: elsewhere the program runs a copy of
 //! it, and traps again after it, which costs several times as much and differs more from call to call.  So
-//! the probe goes to the first such instruction of the function's first block, if those before it only compute
-//! with registers: they take some ns together, and leave the stack pointer at the return address.
+//! the probe goes to the first such instruction of the function's first block, if those before it only
+//! compute with registers: they take some ns together, and leave the stack pointer at the return address.
 //!
 //! ```text
-//!   f: mov  %rdi,%rbp'     computes             f: sub  $24,%rsp     moves the stack pointer:
+//!   f: mov  %rdi,%rbp      computes             f: sub  $24,%rsp     moves the stack pointer:
 //!      test %rsi,%rsi      computes                                  the probe stays here
 //!      push %rbx           <- the probe
 //! ```
@@ -83,8 +83,8 @@ fn is_inside(code: &FunctionCode<'_>, address: u64) -> bool {
     address != code.entry.0 && code.parts.iter().any(|part| is_in(part.start, part.bytes.len()))
 }
 
-/// The instruction takes no time that is worth telling, and leaves the stack pointer: it does not touch memory,
-/// and the kernel does not carry it out.
+/// The instruction takes no time that is worth telling, and leaves the stack pointer: it does not touch
+/// memory, and the kernel does not carry it out.
 fn only_computes(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
     if instruction.is_invalid()
         || instruction.flow_control() != FlowControl::Next
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_stack_pointer_or_reads_memory_stays_behind_the_probe() {
+    fn what_moves_the_stack_pointer_or_reads_memory_stays_after_the_probe() {
         // sub $8,%rsp; nop; ret, and mov (%rdi),%rax; push %rbx; ret, and ret alone
         assert_eq!(entries(&[0x48, 0x83, 0xec, 8, 0x90, 0xc3]), [(0, false); 2]);
         assert_eq!(entries(&[0x48, 0x8b, 0x07, 0x53, 0xc3]), [(0, false); 2]);

@@ -68,8 +68,8 @@ impl Moment {
             per_call.add(own_ns, span.hits.iter().take(asked).map(|hits| hits.entries).sum());
             last = now;
             let all = last.since(&first);
-            // On an overloaded machine the processes run between two readings: hits have cost more than all of
-            // their time then.
+            // On an overloaded machine the processes run between two readings: hits have cost more than all
+            // of their time then.
             let is_consistent = all.cost_ns(prices, prices.len()) < all.cpu_ns;
             let is_too_much = begun.elapsed() >= COUNTED_AT_LEAST
                 && is_consistent

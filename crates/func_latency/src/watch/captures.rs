@@ -168,8 +168,8 @@ impl Captures {
         }
     }
 
-    /// Removes the least slow captures, and the oldest of what is no call, down to the limits; what was asked for
-    /// by hand comes last.
+    /// Removes the least slow captures, and the oldest of what is no call, down to the limits; what was asked
+    /// for by hand comes last.
     fn remove_least(&mut self) {
         let is_too_much = |kept: &[Kept], limits: &Limits| {
             let bytes: u64 = kept.iter().map(|kept| kept.bytes).sum();

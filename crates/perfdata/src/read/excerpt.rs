@@ -278,8 +278,8 @@ impl<W: Write + Seek> Copier<'_, W> {
         for (_, item) in &sorted.state {
             self.at_time(item, Ns(0))?;
         }
-        // In their order: a thread that is off its CPU has left it before the next one came, and one that began
-        // to be traced on a CPU does not take it from the one that came later.
+        // In their order: a thread that is off its CPU has left it before the next one came, and one that
+        // began to be traced on a CPU does not take it from the one that came later.
         let of_threads = sorted.threads.values().flat_map(|before| [before.traced, before.switch]);
         let mut of_threads: Vec<(u64, Item)> = of_threads.flatten().collect();
         of_threads.sort_by_key(|(number, _)| *number);

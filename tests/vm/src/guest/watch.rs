@@ -62,8 +62,8 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
     Ok(format!("{of_calls} calls captured, and {} for SIGUSR2", announced.len() - of_calls))
 }
 
-/// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done while
-/// the target runs.
+/// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done
+/// while the target runs.
 fn lines(
     vm: &Vm,
     place: &Place,
