@@ -254,7 +254,11 @@ impl Captures {
             let report = opened.report(&Request { rows: true, ..opened.request()? })?;
             let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
             let Some(call) = call_of(rows, hit) else {
-                "it is about no call".clone_into(&mut capture.cause);
+                let cause = match hit.latency_ns {
+                    Some(_) => "not known: the capture does not show the call as a whole",
+                    None => "it is about no call",
+                };
+                cause.clone_into(&mut capture.cause);
                 return Ok(());
             };
             capture.id = Some(call.id.to_string());
