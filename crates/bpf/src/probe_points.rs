@@ -147,29 +147,25 @@ impl ProbePoints {
     /// [`CodeError`]: nothing may be probed.
     pub fn new(code: &FunctionCode<'_>, ends: Ends) -> Result<Self, CodeError> {
         match ends {
-            Ends::AtInstructions => Self::of(code),
+            Ends::AtInstructions => Self::of(code).map(|(points, _)| points),
             Ends::ByReturnAddress => Self::entry_of(code),
         }
     }
 
-    /// Its first instruction alone: what follows it need not be understood.
+    /// Its entry alone: what follows it need not be understood.
     fn entry_of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
-        let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
-        let at = code.entry.0.wrapping_sub(first.start.0);
-        let bytes = usize::try_from(at).ok().and_then(|at| first.bytes.get(at..)).unwrap_or_default();
-        let body = Self::of(code);
-        let known = body.is_ok().then(|| divided(code)).and_then(Result::ok);
-        let entry = EntryPoint::of(code, bytes, known.as_deref())?;
-        let offset = first.file_offset.plus(at + u64::from(entry.bytes_in));
-        let actions = Action::Entry as u8;
-        let point = ProbePoint { offset, actions, condition: NONE, register: NONE, bytes_in: entry.bytes_in };
+        let (entry, callees) = match Self::of(code) {
+            Ok((body, entry)) => (entry, body.callees),
+            Err(_) => (EntryPoint::of(code, None)?, Vec::new()),
+        };
+        let (offset, actions, bytes_in) = (entry.offset, Action::Entry as u8, entry.bytes_in);
         Ok(Self {
-            points: vec![point],
+            points: vec![ProbePoint { offset, actions, condition: NONE, register: NONE, bytes_in }],
             ends: Ends::ByReturnAddress,
-            callees: body.map(|points| points.callees).unwrap_or_default(),
+            callees,
             // A call goes on there.
             jumps_to: Vec::new(),
-            first_part_len: first.bytes.len() as u64,
+            first_part_len: code.parts.first().map_or(0, |first| first.bytes.len() as u64),
             entry_is_emulated: entry.is_emulated,
         })
     }
@@ -178,12 +174,16 @@ impl ProbePoints {
     ///
     /// # Errors
     /// [`CodeError`]: nothing may be probed.
-    fn of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
+    fn of(code: &FunctionCode<'_>) -> Result<(Self, EntryPoint), CodeError> {
         let first = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
-        let instructions = divided(code)?;
-        let at = code.entry.0.wrapping_sub(first.start.0);
-        let bytes = usize::try_from(at).ok().and_then(|at| first.bytes.get(at..)).unwrap_or_default();
-        let entry = EntryPoint::of(code, bytes, Some(&instructions))?;
+        let mut instructions = Vec::new();
+        for part in &code.parts {
+            divide(part, &mut instructions)?;
+        }
+        if !instructions.iter().any(|instruction| instruction.ip() == code.entry.0) {
+            return Err(CodeError::NoInstruction(code.entry));
+        }
+        let entry = EntryPoint::of(code, Some(&instructions))?;
         let body = Body { code, instructions: &instructions, entry };
         body.check()?;
         let mut points: Vec<ProbePoint> = instructions.iter().filter_map(|i| body.point(i)).collect();
@@ -191,14 +191,15 @@ impl ProbePoints {
         let callees = targets(instructions.iter().filter(|i| i.code() == Code::Call_rel32_64));
         let leaves = |i: &&Instruction| is_direct_jump(i) && body.part_of(i.near_branch_target()).is_none();
         let jumps_to = targets(instructions.iter().filter(leaves));
-        Ok(Self {
+        let points = Self {
             points,
             ends: Ends::AtInstructions,
             callees,
             jumps_to,
             first_part_len: first.bytes.len() as u64,
             entry_is_emulated: entry.is_emulated,
-        })
+        };
+        Ok((points, entry))
     }
 }
 
@@ -208,14 +209,6 @@ fn targets<'i>(branches: impl Iterator<Item = &'i Instruction>) -> Vec<Svma> {
     to.sort_unstable();
     to.dedup();
     to
-}
-
-fn divided(code: &FunctionCode<'_>) -> Result<Vec<Instruction>, CodeError> {
-    let mut instructions = Vec::new();
-    for part in &code.parts {
-        divide(part, &mut instructions)?;
-    }
-    Ok(instructions)
 }
 
 fn divide(part: &CodePart<'_>, into: &mut Vec<Instruction>) -> Result<(), CodeError> {
@@ -349,7 +342,7 @@ mod tests {
     fn points(bytes: &[u8]) -> Result<Vec<(u64, u8, u8, u8)>, CodeError> {
         let part = CodePart { start: Svma(START), file_offset: FileOffset(0x400), bytes };
         let code = FunctionCode { entry: Svma(START), parts: vec![part] };
-        let points = ProbePoints::of(&code)?.points;
+        let points = ProbePoints::new(&code, Ends::AtInstructions)?.points;
         Ok(points.into_iter().map(|p| (p.offset.0 - 0x400, p.actions, p.condition, p.register)).collect())
     }
 
@@ -404,7 +397,7 @@ mod tests {
             bytes: &[0xe9, 0, 0xf0, 0xff, 0xff, 0xc3],
         };
         let points =
-            ProbePoints::of(&FunctionCode { entry: Svma(0x1000), parts: vec![hot, cold] }).unwrap().points;
+            ProbePoints::of(&FunctionCode { entry: Svma(0x1000), parts: vec![hot, cold] }).unwrap().0.points;
         assert_eq!(
             points.iter().map(|p| (p.offset.0, p.actions)).collect::<Vec<_>>(),
             [(0, 1), (5, 2), (0x805, 2)]
@@ -441,7 +434,7 @@ mod tests {
         // je 0x1100; jmp 0x1100; jmp *%rax; jmp to the je
         let code = [0x0f, 0x84, 0xfa, 0, 0, 0, 0xe9, 0xf5, 0, 0, 0, 0xff, 0xe0, 0xeb, 0xf1];
         let part = CodePart { start: Svma(START), file_offset: FileOffset(0), bytes: &code };
-        let points = ProbePoints::of(&FunctionCode { entry: Svma(START), parts: vec![part] }).unwrap();
+        let points = ProbePoints::of(&FunctionCode { entry: Svma(START), parts: vec![part] }).unwrap().0;
         assert_eq!(points.jumps_to, [Svma(0x1100)]);
     }
 
@@ -450,7 +443,7 @@ mod tests {
         // call 0x1100; call 0x1100; call *%rax; ret
         let code = [0xe8, 0xfb, 0, 0, 0, 0xe8, 0xf6, 0, 0, 0, 0xff, 0xd0, 0xc3];
         let part = CodePart { start: Svma(START), file_offset: FileOffset(0), bytes: &code };
-        let points = ProbePoints::of(&FunctionCode { entry: Svma(START), parts: vec![part] }).unwrap();
+        let points = ProbePoints::of(&FunctionCode { entry: Svma(START), parts: vec![part] }).unwrap().0;
         assert_eq!(points.callees, [Svma(0x1100)]);
         assert_eq!((points.first_part_len, points.entry_is_emulated), (13, true));
     }

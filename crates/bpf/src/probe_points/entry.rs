@@ -14,13 +14,15 @@
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register,
 };
-use model::Svma;
+use model::{FileOffset, Svma};
 
 use super::{CodeError, FunctionCode, is_direct_jump, is_emulated};
 
 /// Where the probe of an entry is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryPoint {
+    /// In the object's file.
+    pub(super) offset: FileOffset,
     /// From the function's first instruction; as many as a cookie holds.
     pub(super) bytes_in: u8,
     /// The kernel carries its instruction out.
@@ -28,19 +30,17 @@ pub(super) struct EntryPoint {
 }
 
 /// What a cookie holds.
-const BYTES_IN_MAX: u64 = 0x7f;
+const BYTES_IN_MAX: u8 = 0x7f;
 
 impl EntryPoint {
-    /// Of the function whose code from its entry on is `bytes`; `body`: all of its instructions, if they are
-    /// known.
+    /// Of a function; `body`: all of its instructions, if they are known.
     ///
     /// # Errors
     /// No probe may be placed at the first instruction.
-    pub(super) fn of(
-        code: &FunctionCode<'_>,
-        bytes: &[u8],
-        body: Option<&[Instruction]>,
-    ) -> Result<Self, CodeError> {
+    pub(super) fn of(code: &FunctionCode<'_>, body: Option<&[Instruction]>) -> Result<Self, CodeError> {
+        let part = code.parts.first().filter(|part| !part.bytes.is_empty()).ok_or(CodeError::Empty)?;
+        let at = code.entry.0.wrapping_sub(part.start.0);
+        let bytes = usize::try_from(at).ok().and_then(|at| part.bytes.get(at..)).unwrap_or_default();
         let first = Decoder::with_ip(64, bytes, code.entry.0, DecoderOptions::NONE).decode();
         if first.is_invalid() {
             return Err(CodeError::NoInstruction(code.entry));
@@ -48,13 +48,15 @@ impl EntryPoint {
         if first.has_lock_prefix() {
             return Err(CodeError::LockedEntry);
         }
-        let at_first = Self { bytes_in: 0, is_emulated: is_emulated(&first) };
-        Ok(if at_first.is_emulated { at_first } else { later(code, bytes, body).unwrap_or(at_first) })
+        let later = if is_emulated(&first) { Some(0) } else { later(code, bytes, body) };
+        let bytes_in = later.unwrap_or_default();
+        let offset = part.file_offset.plus(at + u64::from(bytes_in));
+        Ok(Self { offset, bytes_in, is_emulated: later.is_some() })
     }
 }
 
-/// An emulated instruction that each call comes to once, soon after its begin.
-fn later(code: &FunctionCode<'_>, bytes: &[u8], body: Option<&[Instruction]>) -> Option<EntryPoint> {
+/// How far an emulated instruction is that each call comes to once, soon after its begin.
+fn later(code: &FunctionCode<'_>, bytes: &[u8], body: Option<&[Instruction]>) -> Option<u8> {
     let mut info = InstructionInfoFactory::new();
     let decoder = Decoder::with_ip(64, bytes, code.entry.0, DecoderOptions::NONE);
     let point = decoder.into_iter().find(|instruction| !only_computes(&mut info, instruction))?;
@@ -62,15 +64,15 @@ fn later(code: &FunctionCode<'_>, bytes: &[u8], body: Option<&[Instruction]>) ->
     let is_jump = is_direct_jump(&point);
     // A jump may lead out of the function, or back, which the body tells.
     let stays = !is_jump || body.is_some_and(|_| is_inside(code, point.near_branch_target()));
-    let is_fit = is_emulated(&point) && !point.is_call_near() && stays && bytes_in <= BYTES_IN_MAX;
+    let is_fit = is_emulated(&point) && !point.is_call_near() && stays;
     let comes_again = body.unwrap_or_default().iter().filter(|i| is_direct_jump(i)).any(|jump| {
         let to = jump.near_branch_target();
         code.entry.0 < to && to <= point.ip()
     });
     // A table of a `switch` may lead anywhere, but not in front of a `push` of the prologue.
     let by_table = is_jump && body.unwrap_or_default().iter().any(is_indirect_jump);
-    (is_fit && !comes_again && !by_table)
-        .then_some(EntryPoint { bytes_in: bytes_in as u8, is_emulated: true })
+    let bytes_in = u8::try_from(bytes_in).ok().filter(|bytes_in| *bytes_in <= BYTES_IN_MAX);
+    bytes_in.filter(|_| is_fit && !comes_again && !by_table)
 }
 
 fn is_indirect_jump(instruction: &Instruction) -> bool {
@@ -105,8 +107,6 @@ fn only_computes(info: &mut InstructionInfoFactory, instruction: &Instruction) -
 
 #[cfg(test)]
 mod tests {
-    use model::FileOffset;
-
     use super::super::{CodePart, Ends, ProbePoints};
     use super::*;
 

@@ -7,7 +7,7 @@
 //!   place, length and CRC-32 of the index        8, 8 and 4 bytes, little endian
 //!   "FLPARTS1"
 //! ```
-//! The same parts make the same bytes, in whatever order they were laid together.
+//! Its bytes do not depend on the order in which the parts were laid together.
 
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};

@@ -60,7 +60,7 @@ fn hold_back_set(set: libc::sigset_t) -> io::Result<(libc::sigset_t, libc::sigse
 
 /// A descriptor that is read where one of the set has come.
 fn signal_fd(set: &libc::sigset_t) -> io::Result<OwnedFd> {
-    // SAFETY: the set is valid for the call; the descriptor is new, and nobody else knows it.
+    // SAFETY: the set is valid for the call; the descriptor is new, and no other code knows it.
     unsafe {
         let fd = libc::signalfd(-1, std::ptr::from_ref(set), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd < 0 {
