@@ -48,7 +48,13 @@ const SLICES: u64 = 400;
 /// # Panics
 /// If it does not.
 pub fn flow(input: &[u8]) {
-    let Some((&[flags, truncated_at], stream)) = input.split_first_chunk::<HEAD>() else { return };
+    let Some((recording, segment_bytes)) = recorded(input) else { return };
+    pipeline::check(&recording, program::image(), functions(), segment_bytes);
+}
+
+/// The recording that an input is, and how large its segments are to be.
+pub(crate) fn recorded(input: &[u8]) -> Option<(Recording<'_>, u64)> {
+    let (&[flags, truncated_at], stream) = input.split_first_chunk::<HEAD>()?;
     let recorded = Recorded(flags);
     let mut records = vec![];
     if recorded.has(Recorded::TRUNCATED) {
@@ -66,12 +72,12 @@ pub fn flow(input: &[u8]) {
         pieces: vec![AuxPiece { offset: AuxOffset(0), bytes: stream, file_offset: 0 }],
         records,
     };
-    let recording = recording(recorded, buffer);
     let segment_bytes = if recorded.has(Recorded::WHOLE) { 1 << 20 } else { SEGMENT_BYTES };
-    pipeline::check(&recording, program::image(), functions(), segment_bytes);
+    Some((recording(recorded, buffer), segment_bytes))
 }
 
-fn functions() -> &'static [FunctionId] {
+/// The functions of the program.
+pub(crate) fn functions() -> &'static [FunctionId] {
     static FUNCTIONS: OnceLock<Vec<FunctionId>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| program::functions(program::image()))
 }

@@ -12,6 +12,7 @@
 //! lines      DWARF         -> lines of the program's code
 //! files      names, file   -> jitdump, perf map or object -> code, functions, bundle
 //! command    options, rows, recording -> reports, exports, bundle
+//! parts      outputs of segments -> report
 //! wires      records       -> what the recorder and probes make of them
 //! ```
 //!
@@ -26,6 +27,7 @@ mod flow;
 mod input;
 mod lines;
 mod packets;
+mod parts;
 mod perfdata;
 mod pipeline;
 mod program;
@@ -39,6 +41,7 @@ pub use files::files;
 pub use flow::flow;
 pub use lines::lines;
 pub use packets::packets;
+pub use parts::{parts, parts_of_stream};
 pub use perfdata::perfdata;
 pub use stream::mutate as mutate_stream;
 pub use wires::wires;
@@ -53,7 +56,7 @@ pub struct Check {
 }
 
 /// All of them.
-pub const CHECKS: [Check; 8] = [
+pub const CHECKS: [Check; 9] = [
     Check { name: "packets", run: packets },
     Check { name: "flow", run: flow },
     Check { name: "perfdata", run: perfdata },
@@ -61,5 +64,6 @@ pub const CHECKS: [Check; 8] = [
     Check { name: "lines", run: lines },
     Check { name: "files", run: files },
     Check { name: "command", run: command },
+    Check { name: "parts", run: parts },
     Check { name: "wires", run: wires },
 ];

@@ -58,15 +58,40 @@ fn files() {
 }
 
 #[test]
+fn parts() {
+    run("parts");
+}
+
+#[test]
 fn wires() {
     run("wires");
 }
 
+fn is_full_run() -> bool {
+    std::env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty())
+}
+
+#[test]
+fn mutated_parts() {
+    let seeds = corpus("parts");
+    let rounds = if is_full_run() { 50_000 } else { 1000 };
+    for seed in 0..rounds {
+        let (_, parts) = &seeds[seed % seeds.len()];
+        let mut changed = parts.clone();
+        // Any multiplier will do that spreads the places over the input.
+        for step in 1..=1 + seed % 4 {
+            let place = (seed * step).wrapping_mul(0x9e37_79b9) >> 8;
+            let at = place % changed.len();
+            changed[at] ^= 1 << (place % 8) as u8;
+        }
+        any_input::parts(&changed);
+    }
+}
+
 #[test]
 fn mutated_streams() {
-    let is_full_run = std::env::var_os("FUNC_LATENCY_FULL").is_some_and(|v| v != "0" && !v.is_empty());
     let seeds = corpus("flow");
-    let rounds = if is_full_run { 10_000 } else { 500 };
+    let rounds = if is_full_run() { 10_000 } else { 500 };
     for seed in 0..rounds {
         let (_, stream) = &seeds[seed as usize % seeds.len()];
         let mut changed = stream.clone();

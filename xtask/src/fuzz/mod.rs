@@ -15,7 +15,8 @@ use crate::layout;
 use crate::process::{self, Result};
 
 /// The targets; each has a corpus of the same name.
-const TARGETS: [&str; 8] = ["packets", "flow", "perfdata", "elf", "lines", "files", "command", "wires"];
+const TARGETS: [&str; 9] =
+    ["packets", "flow", "perfdata", "elf", "lines", "files", "command", "parts", "wires"];
 
 /// How long each runs unless told otherwise.
 const DURATION: Duration = Duration::from_secs(30 * 60);

@@ -42,6 +42,9 @@ fn main() {
     write("files", "jitdump", &[b"\x01\x02\x04/x/y", &jitdump()[..]].concat());
     write("files", "object", &[b"\x02\x01\x0f/usr/lib/object", &program[..]].concat());
     write("files", "moved-object", &[b"\x03\0\x06//anon", &program[..]].concat());
+    for name in ["seed-plain", "seed-cpu", "seed-filter", "seed-ovf"] {
+        write("parts", name.trim_start_matches("seed-"), &any_input::parts_of_stream(&read("flow", name)));
+    }
     write("wires", "records", &records());
     write("wires", "text", MAPS_AND_MOUNTS);
     for number in 0..24u8 {
