@@ -260,8 +260,14 @@ impl<'a> Thread<'a> {
             return;
         }
         for (child, total) in run.children.all() {
-            let is_own = child.kind == ChildKind::Call && caller == Some(child.function);
-            let kind = if is_own { ChildKind::Recursion } else { child.kind };
+            // What the run took for its caller was no function: a child that is none looked like its own.
+            let kind = match child.kind {
+                ChildKind::Call | ChildKind::Recursion if caller == Some(child.function) => {
+                    ChildKind::Recursion
+                }
+                ChildKind::Call | ChildKind::Recursion => ChildKind::Call,
+                other => other,
+            };
             let depth = self.stack.len();
             self.stack.add_child(&mut session.places, depth, (Child { kind, ..*child }, *total), None);
         }

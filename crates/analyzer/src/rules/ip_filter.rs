@@ -31,6 +31,20 @@ fn a_hidden_callee_is_a_child() {
 }
 
 #[test]
+fn hidden_callees_without_names_are_children_and_no_recursion() {
+    let script = "
+        filter
+        code call k+10 f
+        100 start f
+        110 out.call f+10 ?+100
+        130 start f+15
+        135 out.call f+20 ?+200
+        140 start f+25
+        150 out.ret f+40 k+15";
+    check_children(script, "100 +50 complete k+10", "self x1 25\ncall at f+10 x1 20\ncall at f+20 x1 5");
+}
+
+#[test]
 fn a_hidden_callee_that_calls_back_is_the_caller() {
     let script = "
         filter
