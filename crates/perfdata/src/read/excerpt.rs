@@ -75,12 +75,28 @@ struct Item {
 }
 
 /// What is known of a thread before the excerpt begins: records, and where in the order of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Before {
-    /// The first record of its being traced.
-    traced: Option<(u64, Item)>,
-    /// The last switch record.
-    switch: Option<(u64, Item)>,
+    /// The first record of its being traced on each CPU.
+    traced: BTreeMap<Option<Cpu>, (u64, Item)>,
+    /// The last switch record, and its CPU.
+    switch: Option<(Option<Cpu>, (u64, Item))>,
+}
+
+impl Before {
+    /// The records that say where the thread is: ITRACE_START, then the switch. Tracing of a thread starts
+    /// once on each CPU of a recording by CPUs; only the start on the CPU of the last switch is taken, as any
+    /// other would leave the thread running on a CPU that it has left.
+    fn records(&self) -> impl Iterator<Item = (u64, Item)> {
+        let last = self.traced.values().copied().max_by_key(|(number, _)| *number);
+        let traced = match self.switch {
+            Some((cpu, (number, _))) if last.is_none_or(|(last, _)| last < number) => {
+                self.traced.get(&cpu).copied().or(last)
+            }
+            _ => last,
+        };
+        traced.into_iter().chain(self.switch.map(|(_, switch)| switch))
+    }
 }
 
 /// The records, sorted by what becomes of them.
@@ -215,11 +231,13 @@ impl Sorted {
             }
             Sideband::Exit { tid, .. } => _ = self.threads.remove(tid),
             Sideband::ItraceStart { tid, .. } => {
-                self.threads.entry(*tid).or_default().traced.get_or_insert((self.number, item));
+                let before = self.threads.entry(*tid).or_default();
+                before.traced.entry(record.cpu).or_insert((self.number, item));
             }
             Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } => {
                 if let Some(tid) = record.tid.filter(|tid| tid.0 > 0) {
-                    self.threads.entry(tid).or_default().switch = Some((self.number, item));
+                    let switch = (record.cpu, (self.number, item));
+                    self.threads.entry(tid).or_default().switch = Some(switch);
                 }
             }
             _ => (),
@@ -280,8 +298,7 @@ impl<W: Write + Seek> Copier<'_, W> {
         }
         // In their order: a thread that is off its CPU has left it before the next one came, and one that
         // began to be traced on a CPU does not take it from the one that came later.
-        let of_threads = sorted.threads.values().flat_map(|before| [before.traced, before.switch]);
-        let mut of_threads: Vec<(u64, Item)> = of_threads.flatten().collect();
+        let mut of_threads: Vec<(u64, Item)> = sorted.threads.values().flat_map(Before::records).collect();
         of_threads.sort_by_key(|(number, _)| *number);
         for (_, item) in &of_threads {
             self.at_time(item, self.excerpt.from)?;
