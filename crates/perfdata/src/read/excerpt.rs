@@ -340,9 +340,9 @@ impl<W: Write + Seek> Copier<'_, W> {
         self.put(bytes::at(file, item.at + item.size as u64, payload).unwrap_or_default())
     }
 
-    /// The idle task leaves the CPU of this switch record as the excerpt begins. A CPU of which no record says
-    /// who runs there is taken for that of the only thread, and the CPU's trace, which begins at a PSB long
-    /// before the excerpt, for that thread's.
+    /// The idle task leaves the CPU of this switch record as the excerpt begins. Without any record of what
+    /// runs on a CPU, readers take all of its trace for that of the only thread, and that trace may begin at
+    /// a PSB long before the excerpt.
     fn idle_leaves(&mut self, item: &Item) -> io::Result<()> {
         let mut record = self.bytes_of(item).to_vec();
         let Some(time_at) = item.time_at else { return Ok(()) };
