@@ -7,8 +7,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use model::{
-    AuxOffset, AuxOwner, AuxRecord, Cpu, FileOffset, Ns, Pid, Recording, Sideband, SidebandRecord, Tid,
-    TscClock,
+    AuxOffset, AuxOwner, AuxRecord, Cpu, FileOffset, Ns, Pid, Recording, Schedule, Sideband, SidebandRecord,
+    Tid, TscClock,
 };
 use perfdata::write::{
     Attr, AuxChunk, Event, EventId, Features, FileIdentity, IntelPtInfo, Record, SampleId, Writer, id_index,
@@ -59,8 +59,12 @@ impl Piece {
     }
 
     fn at(&mut self, time: u64, tid: i32, record: &Record<'_>) {
+        self.on(CPU, time, tid, record);
+    }
+
+    fn on(&mut self, cpu: Cpu, time: u64, tid: i32, record: &Record<'_>) {
         let id = if matches!(record, Record::Aux { .. }) { 10 } else { 20 };
-        let said = SampleId { pid: Pid(5), tid: Tid(tid), time: Ns(time), cpu: CPU, id };
+        let said = SampleId { pid: Pid(5), tid: Tid(tid), time: Ns(time), cpu, id };
         let mut bytes = Vec::new();
         record.encode(&said, &mut bytes);
         self.writer.record(&bytes).unwrap();
@@ -170,4 +174,39 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     assert_eq!(pieces, [(8, &[8, 9, 10, 11, 12, 13, 14, 15][..]), (16, &[16; 8]), (24, &padded)]);
     let said: Vec<_> = buffer.records.iter().map(|said| (said.offset.0, said.size, said.flags)).collect();
     assert_eq!(said, [(8, 8, 0), (16, 8, 0), (24, 4, 0)], "what was lost after it is not of the excerpt");
+}
+
+/// Tracing of thread 5 started on CPU 1, and once more when it came to CPU 0; 6 came to CPU 1 after it.
+#[test]
+fn a_thread_runs_only_where_it_was_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0.data");
+    let (here, there) = (CPU, Cpu(0));
+    let start = |tid| Record::ItraceStart { pid: Pid(5), tid: Tid(tid) };
+    let switch = |out| Record::Switch { out, preempted: false };
+    let mut piece = Piece::new();
+    piece.maps(10, "/program");
+    piece.on(here, 20, 5, &start(5));
+    piece.on(here, 30, 5, &switch(true));
+    piece.on(there, 40, 5, &start(5));
+    piece.on(there, 41, 5, &switch(false));
+    piece.on(here, 120, 6, &switch(false));
+    piece.on(here, 130, 6, &switch(true));
+    piece.on(there, 140, 5, &switch(true));
+    let new_from = piece.finish(&path);
+
+    let file = File::open(&path).unwrap();
+    let mut out = Cursor::new(Vec::new());
+    let excerpt = Excerpt { from: Ns(105), to: Ns(150), trace: BTreeMap::new() };
+    write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
+    let bytes = out.into_inner();
+    let recording = parse(&bytes, Path::new("excerpt")).unwrap();
+
+    let schedule = Schedule::new(&recording.sideband);
+    let ran = |cpu| -> Vec<(i32, u64, u64, bool)> {
+        schedule.on_cpu(cpu).iter().map(|run| (run.tid.0, run.from.0, run.to.0, run.doubtful)).collect()
+    };
+    assert_eq!(ran(there), [(5, 105, 105, false), (5, 105, 140, false)]);
+    let expected = [(0, 0, 105, false), (6, 120, 130, false)];
+    assert_eq!(ran(here), expected, "5 is not said to be there, and the CPU's old trace is not its own");
 }

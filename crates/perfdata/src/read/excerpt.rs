@@ -75,12 +75,29 @@ struct Item {
 }
 
 /// What is known of a thread before the excerpt begins: records, and where in the order of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Before {
-    /// The first record of its being traced.
-    traced: Option<(u64, Item)>,
-    /// The last switch record.
-    switch: Option<(u64, Item)>,
+    /// The first record of its being traced on each CPU.
+    traced: BTreeMap<Option<Cpu>, (u64, Item)>,
+    /// The last switch record, and its CPU.
+    switch: Option<(Option<Cpu>, (u64, Item))>,
+}
+
+impl Before {
+    /// The records that say where the thread is: ITRACE_START, then the switch. Tracing of a thread starts
+    /// once on each CPU of a recording by CPUs; only the start on the CPU of the last switch is taken, as any
+    /// other would leave the thread running on a CPU that it has left.
+    fn records(&self) -> impl Iterator<Item = (Option<Cpu>, (u64, Item))> {
+        let traced = self.traced.iter().map(|(cpu, traced)| (*cpu, *traced));
+        let last = traced.max_by_key(|(_, (number, _))| *number);
+        let traced = match self.switch {
+            Some((cpu, (number, _))) if last.is_none_or(|(_, (last, _))| last < number) => {
+                self.traced.get(&cpu).map(|traced| (cpu, *traced)).or(last)
+            }
+            _ => last,
+        };
+        traced.into_iter().chain(self.switch)
+    }
 }
 
 /// The records, sorted by what becomes of them.
@@ -91,6 +108,8 @@ struct Sorted {
     /// What is mapped, and how threads are called, with the time at which that was said.
     state: Vec<(Option<Ns>, Item)>,
     threads: BTreeMap<Tid, Before>,
+    /// The last record on each CPU of a thread that left it.
+    left: BTreeMap<Cpu, Item>,
     inside: Vec<(Item, Kind)>,
     /// There is a record of the excerpt's time.
     has_begun: bool,
@@ -215,11 +234,16 @@ impl Sorted {
             }
             Sideband::Exit { tid, .. } => _ = self.threads.remove(tid),
             Sideband::ItraceStart { tid, .. } => {
-                self.threads.entry(*tid).or_default().traced.get_or_insert((self.number, item));
+                let before = self.threads.entry(*tid).or_default();
+                before.traced.entry(record.cpu).or_insert((self.number, item));
             }
-            Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. } => {
+            Sideband::Switch { out, .. } | Sideband::SwitchCpuWide { out, .. } => {
+                if let Some(cpu) = record.cpu.filter(|_| *out) {
+                    self.left.insert(cpu, item);
+                }
                 if let Some(tid) = record.tid.filter(|tid| tid.0 > 0) {
-                    self.threads.entry(tid).or_default().switch = Some((self.number, item));
+                    let switch = (record.cpu, (self.number, item));
+                    self.threads.entry(tid).or_default().switch = Some(switch);
                 }
             }
             _ => (),
@@ -280,10 +304,13 @@ impl<W: Write + Seek> Copier<'_, W> {
         }
         // In their order: a thread that is off its CPU has left it before the next one came, and one that
         // began to be traced on a CPU does not take it from the one that came later.
-        let of_threads = sorted.threads.values().flat_map(|before| [before.traced, before.switch]);
-        let mut of_threads: Vec<(u64, Item)> = of_threads.flatten().collect();
-        of_threads.sort_by_key(|(number, _)| *number);
-        for (_, item) in &of_threads {
+        let mut of_threads: Vec<_> = sorted.threads.values().flat_map(Before::records).collect();
+        of_threads.sort_by_key(|(_, (number, _))| *number);
+        let has_thread = |cpu: Cpu| of_threads.iter().any(|(there, _)| *there == Some(cpu));
+        for (_, item) in sorted.left.iter().filter(|(cpu, _)| !has_thread(**cpu)) {
+            self.idle_leaves(item)?;
+        }
+        for (_, (_, item)) in &of_threads {
             self.at_time(item, self.excerpt.from)?;
         }
         for (item, kind) in &sorted.inside {
@@ -311,6 +338,20 @@ impl<W: Write + Seek> Copier<'_, W> {
         };
         self.put(&record)?;
         self.put(bytes::at(file, item.at + item.size as u64, payload).unwrap_or_default())
+    }
+
+    /// The idle task leaves the CPU of this switch record as the excerpt begins. Without any record of what
+    /// runs on a CPU, readers take all of its trace for that of the only thread, and that trace may begin at
+    /// a PSB long before the excerpt.
+    fn idle_leaves(&mut self, item: &Item) -> io::Result<()> {
+        let mut record = self.bytes_of(item).to_vec();
+        let Some(time_at) = item.time_at else { return Ok(()) };
+        set_word(&mut record, time_at, self.excerpt.from.0);
+        // `pid, tid` stand before the time (PERF_SAMPLE_TID, PERF_SAMPLE_TIME).
+        if let Some(of_thread) = time_at.checked_sub(WORD as usize) {
+            set_word(&mut record, of_thread, 0);
+        }
+        self.put(&record)
     }
 
     /// A record that happened at this time instead.
