@@ -61,8 +61,14 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
     let groups = Groups::choose(&explained, SlowCalls::USUAL.choice()).map_err(no_groups)?;
     let (ledger, clusters) = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject =
-        Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups: &groups, no_off_cpu };
+    let subject = ExplainedCalls {
+        image,
+        input,
+        function: function.id,
+        slow: SlowCalls::USUAL,
+        groups: &groups,
+        no_off_cpu,
+    };
     subject.write(&ledger, &clusters, |_| Ok(None), Format::Text)
 }
 
@@ -85,7 +91,8 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let (ledger, clusters) = ledger.finish();
     let input = opened.config.input.display().to_string();
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject = Subject { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
+    let subject =
+        ExplainedCalls { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
     let mut known = BTreeMap::new();
     subject.write(&ledger, &clusters, |calls| branches(opened, calls, &groups.typical, &mut known), format)
 }
@@ -125,7 +132,7 @@ fn branches(
 }
 
 /// Which calls are explained.
-struct Subject<'a> {
+struct ExplainedCalls<'a> {
     image: &'a Image,
     input: &'a str,
     function: FunctionId,
@@ -134,7 +141,7 @@ struct Subject<'a> {
     no_off_cpu: Option<NoOffCpu>,
 }
 
-impl Subject<'_> {
+impl ExplainedCalls<'_> {
     /// `branches` opens one of some slow calls.
     fn write(
         &self,

@@ -27,7 +27,7 @@ const NEAR_BYTES: u64 = 4096;
 
 /// A stretch of code that is to be traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct TracedCode {
     object: ObjectId,
     start: u64,
     end: u64,
@@ -37,7 +37,7 @@ struct Part {
     hot: bool,
 }
 
-impl Part {
+impl TracedCode {
     fn range(&self) -> Range<FileOffset> {
         FileOffset(self.start)..FileOffset(self.end)
     }
@@ -118,7 +118,7 @@ pub(crate) fn choose(
     }
     let all = parts(code, functions, ancestor);
     let copies = copies(code, &all, limit, proc)?;
-    let is_found = |part: &Part| code.range_is_found(part.object, &part.range(), proc);
+    let is_found = |part: &TracedCode| code.range_is_found(part.object, &part.range(), proc);
     let (mut placed, mut left_out) = (Vec::new(), Vec::new());
     for part in all {
         match is_found(&part) {
@@ -151,7 +151,7 @@ pub(crate) fn choose(
 ///
 /// # Errors
 /// More than there are.
-fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<usize> {
+fn copies(code: &LiveCode, parts: &[TracedCode], limit: usize, proc: &Proc) -> Result<usize> {
     let mut most = 1;
     for part in parts.iter().filter(|part| part.hot) {
         let files = files(code, part, proc)?;
@@ -170,10 +170,10 @@ fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<
     Ok(most)
 }
 
-fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
+fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<TracedCode> {
     let of = |function: &FunctionMatch| {
         let ranges = code.image.function_file_ranges(function.id).into_iter().enumerate();
-        let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| Part {
+        let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| TracedCode {
             object: function.object,
             start,
             end: start.saturating_add(bytes),
@@ -186,18 +186,20 @@ fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&Functio
         };
         ranges.map(part).collect::<Vec<_>>()
     };
-    let (wanted, above): (Vec<Part>, Vec<Part>) =
+    let (wanted, above): (Vec<TracedCode>, Vec<TracedCode>) =
         (functions.iter().flat_map(of).collect(), ancestor.into_iter().flat_map(of).collect());
-    let pick = |parts: &[Part], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
+    let pick =
+        |parts: &[TracedCode], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
     [pick(&wanted, true), pick(&above, true), pick(&wanted, false), pick(&above, false)].concat()
 }
 
 /// The parts that fit, by priority, and those that do not.
-fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
-    let (mut kept, mut left_out): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
+fn fit(parts: Vec<TracedCode>, limit: usize) -> (Vec<TracedCode>, Vec<TracedCode>) {
+    let (mut kept, mut left_out): (Vec<TracedCode>, Vec<TracedCode>) = (Vec::new(), Vec::new());
     for part in parts {
-        let gap =
-            |other: &Part| other.start.saturating_sub(part.end).max(part.start.saturating_sub(other.end));
+        let gap = |other: &TracedCode| {
+            other.start.saturating_sub(part.end).max(part.start.saturating_sub(other.end))
+        };
         let full = kept.len() == limit;
         let within = if full { NEAR_BYTES } else { 0 };
         let near = kept.iter_mut().find(|other| other.object == part.object && gap(other) <= within);
@@ -213,7 +215,7 @@ fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
     (kept, left_out)
 }
 
-fn ranges(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<IpRange>> {
+fn ranges(code: &LiveCode, part: &TracedCode, proc: &Proc) -> Result<Vec<IpRange>> {
     let mapped_as = code.image.object_name(part.object).to_owned();
     let range = |file| IpRange {
         mapped_as: mapped_as.clone(),
@@ -225,7 +227,7 @@ fn ranges(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<IpRange>> {
 }
 
 /// The files that a part is in.
-fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
+fn files(code: &LiveCode, part: &TracedCode, proc: &Proc) -> Result<Vec<PathBuf>> {
     let start = FileOffset(part.start);
     let mapped_as = code.image.object_name(part.object).to_owned();
     if mapped_as.contains([' ', '\t', '\n', ',']) {
@@ -260,11 +262,11 @@ mod tests {
     use crate::live_code::laid_out::{self, LaidOut};
     use crate::target::{Wanted, with_code};
 
-    fn part(object: u32, start: u64, name: &str, hot: bool) -> Part {
-        Part { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
+    fn part(object: u32, start: u64, name: &str, hot: bool) -> TracedCode {
+        TracedCode { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
     }
 
-    fn fitted(parts: &[Part], limit: usize) -> (Vec<(u64, u64)>, Vec<String>) {
+    fn fitted(parts: &[TracedCode], limit: usize) -> (Vec<(u64, u64)>, Vec<String>) {
         let (kept, left_out) = fit(parts.to_vec(), limit);
         let ranges = kept.iter().map(|part| (part.start, part.end)).collect();
         (ranges, left_out.into_iter().map(|part| part.name).collect())

@@ -166,7 +166,7 @@ fn look(
     };
     // A part has not all of them.
     let wants_callers = part.is_none() && image.is_of_kernel(function);
-    let mut calls = Calls { key, wants_callers, found: Vec::new() };
+    let mut calls = CallSearch { key, wants_callers, found: Vec::new() };
     let around = Surroundings { is_part: part.is_some(), ..Surroundings::of(recording, schedule, image) };
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
     let bytes = place.decode(part, false, &mut analysis)?;
@@ -177,13 +177,13 @@ fn look(
 }
 
 /// Those that are the same to a key.
-struct Calls<'k> {
+struct CallSearch<'k> {
     key: &'k CallKey,
     wants_callers: bool,
     found: Vec<(CallRow, CallTree)>,
 }
 
-impl TreeSink for Calls<'_> {
+impl TreeSink for CallSearch<'_> {
     fn wanted(&self) -> Trees {
         Trees::EnteredAt(self.key.aux_offset.into_iter().collect())
     }

@@ -38,7 +38,7 @@ pub struct Profile<'a> {
     /// Calls have markers with what they executed.
     has_counters: bool,
     /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
-    threads: BTreeMap<(Tid, FunctionId), Thread<'a>>,
+    threads: BTreeMap<(Tid, FunctionId), ThreadTables<'a>>,
     /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
     with_whole: BTreeSet<FunctionId>,
     with_open: BTreeSet<FunctionId>,
@@ -46,7 +46,7 @@ pub struct Profile<'a> {
 }
 
 /// A thread's tables.
-struct Thread<'a> {
+struct ThreadTables<'a> {
     labels: Labels<'a>,
     /// Caller and function.
     stacks: Vec<(Option<u32>, usize)>,
@@ -148,7 +148,7 @@ impl<'a> Profile<'a> {
         &self,
         out: &mut dyn Write,
         key: (Tid, FunctionId),
-        thread: &Thread<'_>,
+        thread: &ThreadTables<'_>,
     ) -> io::Result<()> {
         let mut tables = self.tables(key, thread);
         if !self.has_counters {
@@ -178,7 +178,7 @@ impl<'a> Profile<'a> {
     }
 
     /// Writes the markers of a thread, column by column.
-    fn write_markers(&self, out: &mut dyn Write, thread: &Thread<'_>) -> io::Result<()> {
+    fn write_markers(&self, out: &mut dyn Write, thread: &ThreadTables<'_>) -> io::Result<()> {
         let each = |take: &mut dyn FnMut(Marker) -> io::Result<()>| {
             let is_shown =
                 |open: Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
@@ -213,10 +213,10 @@ impl<'a> Profile<'a> {
     }
 
     /// A thread without its samples.
-    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &Thread<'_>) -> Value {
+    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &ThreadTables<'_>) -> Value {
         let pid = self.schedule.thread(tid).map_or(tid.0, |life| life.pid.0);
         let name = self.title(tid, function);
-        let Thread { labels, stacks, .. } = thread;
+        let ThreadTables { labels, stacks, .. } = thread;
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
         let none = vec![Value::Null; functions];
@@ -277,7 +277,7 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-impl<'a> Thread<'a> {
+impl<'a> ThreadTables<'a> {
     fn new(names: &'a dyn Names) -> Self {
         Self {
             labels: Labels::new(names),
@@ -366,7 +366,7 @@ impl TreeSink for Profile<'_> {
         };
         if self.left_out.keeps(call, tree) && self.error.is_ok() {
             let key = (call.tid, call.function);
-            let thread = self.threads.entry(key).or_insert_with(|| Thread::new(self.names));
+            let thread = self.threads.entry(key).or_insert_with(|| ThreadTables::new(self.names));
             self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
             if let (true, Some(root)) = (self.has_counters, tree.nodes().first()) {
                 let marker = Marker::of(call, thread.labels.of(root), open_call);

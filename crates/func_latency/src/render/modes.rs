@@ -221,7 +221,7 @@ fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct ModesDocument {
     schema: &'static str,
     function: String,
     object: Option<String>,
@@ -229,14 +229,14 @@ struct Document {
     /// Levels of calls that make a way; null: all.
     depth: Option<usize>,
     /// The one that most calls go first.
-    modes: Vec<Entry>,
+    modes: Vec<ModeJson>,
     /// Calls of ways that were too many to be told apart.
     others: usize,
     not_counted: NotCompared,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct ModeJson {
     calls: u64,
     share: f64,
     first: String,
@@ -307,7 +307,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>]) -> 
     let entry = |(index, mode): (usize, &Mode)| {
         let latency = mode.latency();
         let (with, without) = view.differs(mode);
-        Entry {
+        ModeJson {
             calls: latency.count,
             share: latency.count as f64 / calls as f64,
             first: mode.first.to_string(),
@@ -321,7 +321,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>]) -> 
             kinds: kinds.get(index).into_iter().flatten().map(|of_mode| kind(view.names, of_mode)).collect(),
         }
     };
-    let document = Document {
+    let document = ModesDocument {
         schema: SCHEMA,
         function: view.names.function(view.function),
         object: view.names.object_of(view.function),

@@ -13,11 +13,11 @@ use crate::listing::{Callees, Spent, Whole};
 use crate::render::names::callee_name;
 
 #[derive(Serialize)]
-struct Document {
+struct AnnotateDocument {
     schema: &'static str,
     function: String,
     object: Option<String>,
-    groups: Vec<Group>,
+    groups: Vec<AnnotateGroup>,
     /// Null: the object says no lines.
     lines: Option<Vec<LineEntry>>,
     instructions: Vec<InstructionEntry>,
@@ -26,7 +26,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
-struct Group {
+struct AnnotateGroup {
     name: &'static str,
     calls: u64,
     latency_sum_ns: u64,
@@ -100,7 +100,7 @@ struct CountAndSum {
 pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     let listing = view.listing;
     let groups = view.groups.names().iter().zip(&listing.groups);
-    let document = Document {
+    let document = AnnotateDocument {
         schema: SCHEMA,
         function: view.names.function(view.function),
         object: view.names.object_of(view.function),
@@ -116,9 +116,9 @@ pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     writeln!(out)
 }
 
-fn group(name: &'static str, whole: &Whole) -> Group {
+fn group(name: &'static str, whole: &Whole) -> AnnotateGroup {
     let Whole { calls, latency_ns, own_ns, own_error_ns, inside_ns, elsewhere_ns, off_cpu_ns } = *whole;
-    Group {
+    AnnotateGroup {
         name,
         calls,
         latency_sum_ns: latency_ns,

@@ -38,7 +38,7 @@ pub(crate) struct Code<'a> {
 
 /// The rows of a listing.
 pub(crate) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
-    let mut listed = Listed { view: *view, rows: Vec::new(), left_out: 0 };
+    let mut listed = ListedRows { view: *view, rows: Vec::new(), left_out: 0 };
     match view.lines {
         Some(lines) => lines.iter().for_each(|line| listed.line(line, 0)),
         None => listed.instructions(),
@@ -48,14 +48,14 @@ pub(crate) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
 }
 
 /// The rows so far.
-struct Listed<'a> {
+struct ListedRows<'a> {
     view: View<'a>,
     rows: Vec<Row<'a>>,
     /// Rows that were never executed, since the last one that was.
     left_out: u64,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ListedRows<'a> {
     fn line(&mut self, line: &'a Line, depth: usize) {
         let name = match (&*line.key.file, line.key.line) {
             ("", _) => "(no line)".to_owned(),

@@ -61,14 +61,14 @@ pub(super) struct Lines {
     /// `line` or `instruction`.
     what: &'static str,
     /// Slow calls, typical ones, and all others.
-    groups: Vec<Group>,
+    groups: Vec<CloserGroup>,
     rows: Vec<LineRow>,
     notes: Vec<String>,
 }
 
 /// A group of calls.
 #[derive(Serialize)]
-struct Group {
+struct CloserGroup {
     calls: u64,
     latency_ns: u64,
     self_ns: u64,
@@ -184,7 +184,7 @@ impl Closer {
             unknown: None,
             asked: self.asked.clone(),
             what: listed.row_kind(),
-            groups: listing.groups.iter().map(Group::of).collect(),
+            groups: listing.groups.iter().map(CloserGroup::of).collect(),
             rows: rows(&listed).iter().map(row).collect(),
             notes,
         }
@@ -239,7 +239,7 @@ impl Lines {
     }
 }
 
-impl Group {
+impl CloserGroup {
     fn of(whole: &Whole) -> Self {
         let Whole { calls, latency_ns, own_ns, own_error_ns, inside_ns, elsewhere_ns, .. } = *whole;
         Self { calls, latency_ns, self_ns: own_ns, self_error_ns: own_error_ns, inside_ns, elsewhere_ns }

@@ -24,7 +24,7 @@ pub(super) struct Ways {
     /// In words, the most frequent first.  Number 0 is not known, 1 is another one, 2 is the first of these.
     ways: Vec<String>,
     /// Number 0 is not known, 1 is the first of these.
-    chains: Vec<Chain>,
+    chains: Vec<ChainCell>,
     /// Of the threads, in their order; empty where it is not known.
     thread_names: Vec<String>,
     /// What calls waited for off the CPU.
@@ -34,7 +34,7 @@ pub(super) struct Ways {
 }
 
 #[derive(Serialize)]
-struct Chain {
+struct ChainCell {
     /// The number of the chain that is nearer to the call.
     nearer: usize,
     name: String,
@@ -55,7 +55,10 @@ pub(super) fn pack(
     let chains = inside.map_or(&[][..], |inside| inside.chains.all());
     let ways = Ways {
         ways: inside.map_or_else(Vec::new, |inside| named_ways(view, function.id, &inside.modes)),
-        chains: chains.iter().map(|c| Chain { nearer: c.nearer, name: around(names, c.function) }).collect(),
+        chains: chains
+            .iter()
+            .map(|c| ChainCell { nearer: c.nearer, name: around(names, c.function) })
+            .collect(),
         thread_names: thread_names(function, inside),
         reasons: function.row_reasons.reasons.iter().map(reason_name).collect(),
         known: inside.is_some(),
