@@ -19,7 +19,7 @@ use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
-use crate::render::annotate::{self as rendered, View};
+use crate::render::annotate::{self as rendered, AnnotateView};
 use crate::render::image_names::ImageNames;
 use crate::report_command::text_width;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
         let lines = lines::lines(opened.image, &listing);
         let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
         let source = config.source.clone().map(SourceText::below);
-        let view = View {
+        let view = AnnotateView {
             names: &NamesFor { names: &ImageNames::new(opened.image, true), format: config.format },
             input: &config.calls.input.display().to_string(),
             function,

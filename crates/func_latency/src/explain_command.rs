@@ -21,7 +21,7 @@ use crate::filter::CallNumber;
 #[cfg(feature = "bpf")]
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
-use crate::render::explain::{self as rendered, Branches, Explanation, Part};
+use crate::render::explain::{self as rendered, Branches, ExplainedGroup, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::text::cause;
 use crate::report_command::text_width;
@@ -107,7 +107,7 @@ pub(crate) fn cause_of(opened: &Opened<'_>, rows: &[CallRow], id: CallId) -> Res
     opened.counted_trees(&mut ledger, opened.counters_of_work())?;
     let (ledger, _) = ledger.finish();
     let names = NamesFor { names: &ImageNames::new(opened.image, true), format: Format::Text };
-    let part = Part::new(&names, &groups.slow, groups.outlying, &ledger, None);
+    let part = ExplainedGroup::new(&names, &groups.slow, groups.outlying, &ledger, None);
     let cause = part.and_then(|part| cause(&part.ledger));
     Ok(cause.map(|(what, of)| format!("{what} ({of})")).ok_or_else(|| "nothing in it stands out".to_owned()))
 }
@@ -152,7 +152,7 @@ impl ExplainedCalls<'_> {
     ) -> Result<()> {
         let names = NamesFor { names: &ImageNames::new(self.image, true), format };
         let part = |calls: &[CallRow], outlying, ledger: &Ledger<ChildKey>, branches| {
-            let part = Part::new(&names, calls, outlying, ledger, branches);
+            let part = ExplainedGroup::new(&names, calls, outlying, ledger, branches);
             part.ok_or_else(|| no_groups(ChoiceError::NoCalls))
         };
         let of_clusters = clusters.clusters.iter().enumerate().map(|(at, cluster)| {
@@ -160,7 +160,7 @@ impl ExplainedCalls<'_> {
             let branches = if is_listed { branches(&cluster.calls)? } else { None };
             part(&cluster.calls, cluster.outlying, &cluster.ledger, branches)
         });
-        let of_clusters: Vec<Part> = of_clusters.collect::<Result<_>>()?;
+        let of_clusters: Vec<ExplainedGroup> = of_clusters.collect::<Result<_>>()?;
         let of_most = match of_clusters.first() {
             Some(cluster) => cluster.branches.clone(),
             None => branches(&self.groups.slow)?,

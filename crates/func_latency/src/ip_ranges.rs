@@ -47,7 +47,7 @@ impl TracedCode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
     /// Code in ranges.
-    Ranges { ranges: Vec<IpRange>, left_out: Vec<LeftOut> },
+    Ranges { ranges: Vec<IpRange>, left_out: Vec<CodeLeftOut> },
     /// All user code, because of a function that the kernel cannot filter for.
     Everything { function: String, why: Misplaced },
 }
@@ -61,7 +61,7 @@ impl Chosen {
             }
             Self::Ranges { left_out, .. } => {
                 let same_reason = left_out.chunk_by(|one, next| one.why == next.why);
-                let warning = |parts: &[LeftOut]| {
+                let warning = |parts: &[CodeLeftOut]| {
                     let names: Vec<String> = parts.iter().map(|left_out| left_out.part.clone()).collect();
                     let why = parts.first().map_or(Why::NoRange, |left_out| left_out.why);
                     format!(
@@ -77,7 +77,7 @@ impl Chosen {
 
 /// A part of a function that the filter does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct CodeLeftOut {
     pub(crate) part: String,
     pub(crate) why: Why,
 }
@@ -124,7 +124,7 @@ pub(crate) fn choose(
         match is_found(&part) {
             Ok(()) => placed.push(part),
             Err(why) if part.hot => return Ok(Chosen::Everything { function: part.name, why }),
-            Err(why) => left_out.push(LeftOut { part: part.name, why: Why::Misplaced(why) }),
+            Err(why) => left_out.push(CodeLeftOut { part: part.name, why: Why::Misplaced(why) }),
         }
     }
     let (kept, no_range) = fit(placed, limit / copies);
@@ -135,7 +135,7 @@ pub(crate) fn choose(
         );
         return Err(failure(Exit::Usage, message));
     }
-    left_out.extend(no_range.into_iter().map(|part| LeftOut { part: part.name, why: Why::NoRange }));
+    left_out.extend(no_range.into_iter().map(|part| CodeLeftOut { part: part.name, why: Why::NoRange }));
     let mut chosen = Vec::new();
     for part in &kept {
         // Parts that one range has together may lie in two mappings.
@@ -295,7 +295,7 @@ mod tests {
         let starts: Vec<_> = ranges.iter().map(|range| range.start).collect();
         assert_eq!(starts, [FileOffset(0x2c30)]);
         let why = Why::Misplaced(Misplaced::Mapping(laid_out::PID));
-        assert_eq!(left_out, [LeftOut { part: "the cold part of inside".to_owned(), why }]);
+        assert_eq!(left_out, [CodeLeftOut { part: "the cold part of inside".to_owned(), why }]);
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn warnings_name_what_is_not_filtered_and_why() {
-        let left_out = |part: &str, why| LeftOut { part: part.to_owned(), why };
+        let left_out = |part: &str, why| CodeLeftOut { part: part.to_owned(), why };
         let misplaced = Misplaced::Mapping(model::Pid(7));
         let chosen = Chosen::Ranges {
             ranges: Vec::new(),

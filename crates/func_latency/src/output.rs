@@ -26,7 +26,7 @@ const LINKS_MAX: usize = 40;
 
 /// An output, as it was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct OutputAsked<'a> {
     pub(crate) option: &'a str,
     pub(crate) path: &'a Path,
 }
@@ -48,7 +48,7 @@ pub(crate) fn create_empty_directory(option: &str, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// One is not, which is wrong usage.
-pub(crate) fn check_apart(inputs: &[&Path], outputs: &[Asked<'_>]) -> Result<()> {
+pub(crate) fn check_apart(inputs: &[&Path], outputs: &[OutputAsked<'_>]) -> Result<()> {
     let read: Vec<(PathBuf, Identity)> = inputs
         .iter()
         .flat_map(|input| parts(input))
@@ -56,7 +56,7 @@ pub(crate) fn check_apart(inputs: &[&Path], outputs: &[Asked<'_>]) -> Result<()>
         .collect();
     let mut written: Vec<(String, Identity, bool)> =
         own_stdout().map(|identity| ("stdout".to_owned(), identity, true)).into_iter().collect();
-    for Asked { option, path } in outputs {
+    for OutputAsked { option, path } in outputs {
         let named = format!("{option} {}", path.display());
         // A device or a pipe is nothing that could be lost.
         let Some(identity) = Identity::of(path) else { continue };

@@ -16,10 +16,10 @@ use model::{FunctionId, Ns, Schedule, Tid};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::bounds::LeftOut;
+use super::bounds::CallsLeftOut;
 use super::markers::{self, Marker};
-use super::spool::{Record, Records, Sample, Spool};
-use super::{Labels, of_open_calls};
+use super::spool::{Record, Records, Sample, SampleSpool};
+use super::{NodeLabels, of_open_calls};
 use crate::render::Names;
 
 /// The version of the format.
@@ -33,8 +33,8 @@ pub struct Profile<'a> {
     names: &'a dyn Names,
     schedule: &'a Schedule,
     start: Ns,
-    left_out: LeftOut,
-    spool: Spool,
+    left_out: CallsLeftOut,
+    spool: SampleSpool,
     /// Calls have markers with what they executed.
     has_counters: bool,
     /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
@@ -47,7 +47,7 @@ pub struct Profile<'a> {
 
 /// A thread's tables.
 struct ThreadTables<'a> {
-    labels: Labels<'a>,
+    labels: NodeLabels<'a>,
     /// Caller and function.
     stacks: Vec<(Option<u32>, usize)>,
     numbers: HashMap<(Option<u32>, usize), u32>,
@@ -73,8 +73,8 @@ impl<'a> Profile<'a> {
             names,
             schedule,
             start,
-            left_out: LeftOut::below(min_ns),
-            spool: Spool::new(scratch),
+            left_out: CallsLeftOut::below(min_ns),
+            spool: SampleSpool::new(scratch),
             has_counters: false,
             threads: BTreeMap::new(),
             with_whole: BTreeSet::new(),
@@ -115,7 +115,7 @@ impl<'a> Profile<'a> {
     }
 
     fn meta(&self) -> Value {
-        let LeftOut { min_ns, calls, outermost, outermost_ns, .. } = self.left_out;
+        let CallsLeftOut { min_ns, calls, outermost, outermost_ns, .. } = self.left_out;
         let left_out = json!([{
             "label": "Calls left out",
             "entries": [
@@ -280,7 +280,7 @@ fn ms(ns: u64) -> f64 {
 impl<'a> ThreadTables<'a> {
     fn new(names: &'a dyn Names) -> Self {
         Self {
-            labels: Labels::new(names),
+            labels: NodeLabels::new(names),
             stacks: Vec::new(),
             numbers: HashMap::new(),
             samples: Records::default(),
@@ -301,7 +301,7 @@ impl<'a> ThreadTables<'a> {
     /// Adds what each function of a tree ran itself.
     fn add(
         &mut self,
-        spool: &mut Spool,
+        spool: &mut SampleSpool,
         tree: &CallTree,
         from: Ns,
         of_open: Option<FunctionId>,
@@ -332,7 +332,7 @@ impl<'a> ThreadTables<'a> {
 
     fn ran(
         &mut self,
-        spool: &mut Spool,
+        spool: &mut SampleSpool,
         stack: u32,
         Range { start: from, end }: Range<Ns>,
         open: Option<FunctionId>,

@@ -14,7 +14,7 @@ use image::Image;
 use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
 
-use super::{Labels, STACK_MAX, observed_part};
+use super::{NodeLabels, STACK_MAX, observed_part};
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -136,7 +136,7 @@ impl Strings {
 /// Functions, and the places in them that stacks go through; each once, with numbers from 1 in the order of
 /// their first use.
 struct PprofPlaces<'a> {
-    labels: Labels<'a>,
+    labels: NodeLabels<'a>,
     numbers: HashMap<(usize, Option<Place>), u64>,
     all: Vec<(usize, Option<Place>)>,
 }
@@ -181,7 +181,7 @@ pub fn profile(
     window: (Ns, Ns),
     clocks: ClockOffsets,
 ) -> Vec<u8> {
-    let mut places = PprofPlaces { labels: Labels::new(names), numbers: HashMap::new(), all: Vec::new() };
+    let mut places = PprofPlaces { labels: NodeLabels::new(names), numbers: HashMap::new(), all: Vec::new() };
     let mut strings = Strings::new();
     // CPU time is a type of its own only where it is known.
     let knows_cpu = found.tree.roots().all(|root| root.total.on_cpu_ns().is_some());

@@ -86,7 +86,7 @@ impl Numbers {
 
 /// The counters of a set of calls.
 #[derive(Serialize)]
-pub(super) struct Counters {
+pub(super) struct CountersJson {
     instructions: Option<CounterFigures>,
     conditional_branches: Option<CounterFigures>,
     indirect_branches: Option<CounterFigures>,
@@ -135,7 +135,7 @@ struct CountBucketJson {
     count: u64,
 }
 
-impl Counters {
+impl CountersJson {
     pub(super) fn of(report: &CounterReport) -> Self {
         let figures = |metric| report.get(metric).map(CounterFigures::of);
         let all = Some(&report.known.1).filter(|all| !all.is_of_kernel());

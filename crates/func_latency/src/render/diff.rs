@@ -9,7 +9,7 @@ use model::NoOffCpu;
 use serde::Serialize;
 
 use super::compare::{self, FailAbove, FailEntry, FigureEntry};
-use super::ledger::json::{Cause, Entry, NotCompared};
+use super::ledger::json::{CauseJson, NotCompared, RowJson};
 use super::ledger::split;
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
@@ -207,9 +207,9 @@ struct DiffDocument<'a> {
     figures: Vec<FigureEntry>,
     /// Null: nothing was asked.
     fail_above: Option<FailEntry>,
-    rows: Vec<Entry<'a>>,
+    rows: Vec<RowJson<'a>>,
     /// Null: there is no difference.
-    cause: Option<Cause<'a>>,
+    cause: Option<CauseJson<'a>>,
 }
 
 #[derive(Serialize)]

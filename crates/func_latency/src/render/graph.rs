@@ -10,7 +10,7 @@ use analyzer::{CallTree, FoundPaths, Total};
 
 use super::Names;
 use super::units::{counted, duration_within, grouped, percent_within, share};
-use crate::export::{Labels, observed_part};
+use crate::export::{NodeLabels, observed_part};
 use crate::tree_config::GraphStyle;
 
 /// A function, or one in a graph below it.
@@ -63,7 +63,7 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(tree: &CallTree, labels: &mut Labels<'_>, style: &GraphStyle) -> Self {
+    fn new(tree: &CallTree, labels: &mut NodeLabels<'_>, style: &GraphStyle) -> Self {
         let path_labels: Vec<usize> = tree.walk().map(|step| labels.of(step.node)).collect();
         let functions = vec![GraphFunction::default(); labels.all().len()];
         let root = |label| GraphBranch { label, ..GraphBranch::default() };
@@ -152,7 +152,7 @@ pub fn write(
     names: &dyn Names,
     style: &GraphStyle,
 ) -> io::Result<()> {
-    let mut labels = Labels::of_text(names);
+    let mut labels = NodeLabels::of_text(names);
     let graph = Graph::new(&found.tree, &mut labels, style);
     let Graph { functions, whole, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
@@ -196,7 +196,7 @@ pub fn write(
 
 struct Drawing<'g> {
     graph: &'g Graph,
-    labels: &'g Labels<'g>,
+    labels: &'g NodeLabels<'g>,
     style: &'g GraphStyle,
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::by_host::HostReport;
 use super::code_blocks::{Block, blocks};
-use super::counters::{Counters, Numbers};
+use super::counters::{CountersJson, Numbers};
 use super::json_causes::Causes;
 use super::json_loss::Loss;
 use super::names::{caller_name, child_name};
@@ -50,7 +50,7 @@ struct Host {
 struct HostFunction {
     name: String,
     object: Option<String>,
-    calls: Calls,
+    calls: CallsJson,
     latency_ns: Option<LatencyJson>,
     off_cpu_ns: Option<FiguresJson>,
 }
@@ -82,7 +82,7 @@ struct TraceJson {
 struct FunctionJson {
     name: String,
     object: Option<String>,
-    calls: Calls,
+    calls: CallsJson,
     latency_ns: Option<LatencyJson>,
     /// Why `latency_ns` is null, and with it all that follows from times.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ struct FunctionJson {
     off_cpu_causes: Option<Causes>,
     /// What the counted calls executed; not there if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    counters: Option<Counters>,
+    counters: Option<CountersJson>,
 }
 
 /// Calls whose time is not part of that of another call of the function.
@@ -185,7 +185,7 @@ struct Ranks {
 }
 
 #[derive(Serialize)]
-pub(super) struct Calls {
+pub(super) struct CallsJson {
     complete: u64,
     unwound: u64,
     open_start: u64,
@@ -193,7 +193,7 @@ pub(super) struct Calls {
     cut: u64,
 }
 
-impl From<CallCounts> for Calls {
+impl From<CallCounts> for CallsJson {
     fn from(calls: CallCounts) -> Self {
         let CallCounts { complete, unwound, open_start, open_end, cut } = calls;
         Self { complete, unwound, open_start, open_end, cut }
@@ -279,7 +279,7 @@ struct CallerEntry {
     error_ns: Option<Error>,
     bounds_ns: Option<Bounds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counters: Option<Counters>,
+    counters: Option<CountersJson>,
 }
 
 /// Calls that were not seen from entry to end, without those inside of another one.
@@ -393,7 +393,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         slices: report.sliced.as_ref().map(slices),
         with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
-        counters: report.counters.as_ref().map(Counters::of),
+        counters: report.counters.as_ref().map(CountersJson::of),
     }
 }
 
@@ -553,7 +553,7 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         off_cpu_ns: caller.off_cpu.as_ref().map(figures),
         error_ns: view.timed(error(&caller.error, caller.latency.count)),
         bounds_ns: view.timed(bounds(&caller.error)),
-        counters: caller.counters.as_ref().map(Counters::of),
+        counters: caller.counters.as_ref().map(CountersJson::of),
     }
 }
 

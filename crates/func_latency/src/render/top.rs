@@ -9,7 +9,7 @@ use model::{FunctionId, NoTimes};
 use serde::Serialize;
 
 use super::Names;
-use super::json::Calls;
+use super::json::CallsJson;
 use super::names::file_name;
 use super::row_limit::RowLimit;
 use super::table::{Align, Table};
@@ -22,7 +22,7 @@ pub const SCHEMA: &str = "func_latency_top/1";
 
 /// A report on every function, and how to list it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct TopView<'a> {
     /// What the analysis found out.
     pub report: &'a Report,
     /// What ids are called.
@@ -114,7 +114,7 @@ fn error_of_open(function: &FunctionReport) -> u64 {
     }
 }
 
-impl View<'_> {
+impl TopView<'_> {
     /// The functions that were called, the first by what was asked for first.
     fn rows(&self) -> Vec<TopRow<'_>> {
         let rows = self.report.functions.iter().map(TopRow::new);
@@ -170,7 +170,7 @@ impl View<'_> {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+pub fn write_text(out: &mut dyn Write, view: &TopView<'_>, width: usize) -> io::Result<()> {
     let (all, rows, observed_ns) = (view.rows(), view.unwrapped_rows(), view.observed_ns());
     let trace = &view.report.trace;
     writeln!(
@@ -201,7 +201,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
 /// Says how many functions are not there, and how much time is in them.
 fn left_out(
     out: &mut dyn Write,
-    view: &View<'_>,
+    view: &TopView<'_>,
     all: &[TopRow<'_>],
     listed: &[TopRow<'_>],
 ) -> io::Result<()> {
@@ -218,7 +218,7 @@ fn left_out(
     writeln!(out, "  ... {functions}{own}; --all prints them")
 }
 
-fn timed(view: &View<'_>, rows: &[TopRow<'_>], observed_ns: u64) -> Table {
+fn timed(view: &TopView<'_>, rows: &[TopRow<'_>], observed_ns: u64) -> Table {
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         ("function", Align::Left),
@@ -247,7 +247,7 @@ fn timed(view: &View<'_>, rows: &[TopRow<'_>], observed_ns: u64) -> Table {
 }
 
 /// Of a trace without times.
-fn untimed(view: &View<'_>, rows: &[TopRow<'_>]) -> Table {
+fn untimed(view: &TopView<'_>, rows: &[TopRow<'_>]) -> Table {
     let mut table =
         Table::new(&[("function", Align::Left), ("object", Align::Left), ("calls", Align::Right)]);
     for row in rows {
@@ -272,7 +272,7 @@ struct TopDocument {
 struct TopEntry {
     name: String,
     object: Option<String>,
-    calls: Calls,
+    calls: CallsJson,
     /// Null: no time is known.
     total: Option<Time>,
     #[serde(rename = "self")]
@@ -284,7 +284,7 @@ struct TopEntry {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, view: &TopView<'_>) -> io::Result<()> {
     let observed_ns = view.observed_ns();
     let timed = view.has_times();
     let entry = |row: &TopRow<'_>| TopEntry {

@@ -6,7 +6,7 @@ use analyzer::ChildKind;
 use model::FunctionId;
 use serde::Serialize;
 
-use super::{SCHEMA, View};
+use super::{AnnotateView, SCHEMA};
 use crate::listing::instructions::Listed;
 use crate::listing::lines::Line;
 use crate::listing::{Callees, Spent, Whole};
@@ -97,7 +97,7 @@ struct CountAndSum {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, view: &AnnotateView<'_>) -> io::Result<()> {
     let listing = view.listing;
     let groups = view.groups.names().iter().zip(&listing.groups);
     let document = AnnotateDocument {
@@ -130,7 +130,7 @@ fn group(name: &'static str, whole: &Whole) -> AnnotateGroup {
     }
 }
 
-fn line(view: &View<'_>, of: &Line) -> LineEntry {
+fn line(view: &AnnotateView<'_>, of: &Line) -> LineEntry {
     LineEntry {
         file: Some(of.key.file.clone()).filter(|file| !file.is_empty()),
         line: Some(of.key.line).filter(|line| *line > 0),
@@ -142,7 +142,7 @@ fn line(view: &View<'_>, of: &Line) -> LineEntry {
     }
 }
 
-fn instruction(view: &View<'_>, of: &Listed) -> InstructionEntry {
+fn instruction(view: &AnnotateView<'_>, of: &Listed) -> InstructionEntry {
     InstructionEntry {
         site: view.names.site(of.place),
         text: of.text.clone(),
@@ -152,7 +152,7 @@ fn instruction(view: &View<'_>, of: &Listed) -> InstructionEntry {
     }
 }
 
-fn spent(view: &View<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
+fn spent(view: &AnnotateView<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
     let entry = |(spent, whole): (&Spent, &Whole)| SpentEntry {
         executions: is_own.then_some(spent.executions),
         self_ns: spent.own_ns,
@@ -165,7 +165,7 @@ fn spent(view: &View<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
     groups.iter().zip(&view.listing.groups).map(entry).collect()
 }
 
-fn callees(view: &View<'_>, of: &Callees) -> Vec<CalleeEntry> {
+fn callees(view: &AnnotateView<'_>, of: &Callees) -> Vec<CalleeEntry> {
     let times = |(count, sum_ns): &(u64, u64)| CountAndSum { count: *count, sum_ns: *sum_ns };
     let entry = |(kind, function): (ChildKind, FunctionId), of: &[(u64, u64)]| CalleeEntry {
         name: callee_name(view.names, kind, function),

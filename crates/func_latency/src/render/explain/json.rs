@@ -9,9 +9,9 @@ use analyzer::ledger::Typical;
 use model::NoOffCpu;
 use serde::Serialize;
 
-use super::{Branches, Explanation, Part};
+use super::{Branches, ExplainedGroup, Explanation};
 use crate::render::ledger;
-use crate::render::ledger::json::{Cause, Entry, NotCompared};
+use crate::render::ledger::json::{CauseJson, NotCompared, RowJson};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_explain/1";
@@ -33,11 +33,11 @@ struct ExplainDocument<'a> {
     difference_ns: i64,
     difference_error_ns: u64,
     outlying: Outlying,
-    rows: Vec<Entry<'a>>,
+    rows: Vec<RowJson<'a>>,
     /// Why off-CPU time is not known; then it is inside of the other rows.  Null: it is known.
     no_off_cpu: Option<&'static str>,
     /// Null: the slow calls are no outliers.
-    cause: Option<Cause<'a>>,
+    cause: Option<CauseJson<'a>>,
     /// Null: the branches of the calls were not found.
     branches: Option<Parted>,
     /// Slow calls that are slow for the same reason; that of most calls first.
@@ -55,8 +55,8 @@ struct Cluster<'a> {
     difference_ns: i64,
     difference_error_ns: u64,
     outlying: Outlying,
-    rows: Vec<Entry<'a>>,
-    cause: Option<Cause<'a>>,
+    rows: Vec<RowJson<'a>>,
+    cause: Option<CauseJson<'a>>,
     /// One call took the same branches as a typical one, and the code at the end of the cause's path takes
     /// longer itself.
     only_slower: bool,
@@ -152,7 +152,7 @@ fn document<'a>(explanation: &Explanation<'a>) -> ExplainDocument<'a> {
     }
 }
 
-fn cluster<'a>(explanation: &Explanation<'a>, part: &'a Part) -> Cluster<'a> {
+fn cluster<'a>(explanation: &Explanation<'a>, part: &'a ExplainedGroup) -> Cluster<'a> {
     let comparison = &part.ledger.comparison;
     Cluster {
         slow: group(comparison.calls.0, comparison.sums_ns.0, comparison.errors_ns.0),

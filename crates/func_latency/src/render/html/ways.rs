@@ -9,7 +9,7 @@ use analyzer::{FunctionReport, RowReasons};
 use model::{FunctionId, Tid};
 use serde::Serialize;
 
-use super::columns::Columns;
+use super::columns::ByteColumns;
 use crate::inside::{Inside, Way};
 use crate::printable::printable;
 use crate::render::names::reason_name;
@@ -48,7 +48,7 @@ pub(super) fn pack(
 ) -> io::Result<(Ways, String)> {
     let names = view.names;
     let rows = 0..function.rows.len();
-    let mut columns = Columns::new();
+    let mut columns = ByteColumns::new();
     columns.put(rows.clone().map(|row| inside.map_or(0, |inside| number(inside.way(row)))))?;
     columns.put(rows.map(|row| inside.map_or(0, |inside| inside.chain(row) as u64)))?;
     put_reasons(&mut columns, &function.row_reasons, function.rows.len())?;
@@ -75,7 +75,7 @@ fn number(way: Way) -> u64 {
 }
 
 /// How many each call has, then which, then how long.
-fn put_reasons(columns: &mut Columns, reasons: &RowReasons, rows: usize) -> io::Result<()> {
+fn put_reasons(columns: &mut ByteColumns, reasons: &RowReasons, rows: usize) -> io::Result<()> {
     columns.put((0..rows).map(|row| reasons.of(row).len() as u64))?;
     columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| u64::from(reason.reason)))?;
     columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| reason.split.total_ns()))
@@ -88,7 +88,7 @@ fn thread_names(function: &FunctionReport, inside: Option<&Inside>) -> Vec<Strin
 }
 
 fn named_ways(view: &View<'_>, function: FunctionId, all: &Modes) -> Vec<String> {
-    let view = modes::View { names: view.names, input: view.input, function, modes: all };
+    let view = modes::ModesView { names: view.names, input: view.input, function, modes: all };
     all.modes.iter().take(WAYS_MAX).enumerate().map(|(index, mode)| view.label(index, mode)).collect()
 }
 
