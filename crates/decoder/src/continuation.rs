@@ -25,7 +25,7 @@ use crate::segment::{AHEAD, Segment, Stream};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{LastTime, Stretch};
 use crate::untraced::Stays;
-use crate::workers::{Decoding, Item, Place, with_outputs};
+use crate::workers::{Decoding, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeStats, OwnDecoder};
 
 /// How far a recording has come.
@@ -73,7 +73,7 @@ struct BufferProgress {
 
 /// Segments that are joined by time.
 struct JoinedBuffers<'a> {
-    items: Vec<Item<'a>>,
+    items: Vec<QueuedSegment<'a>>,
     /// What begins then waits.
     most: Ns,
     /// Up to when its buffers are decoded.
@@ -253,7 +253,7 @@ impl BufferProgress {
             let again = Again { after: self.given, until: self.tail_until(start, end, grown) };
             let item = |segment: Segment<'a>, again| {
                 let (buffer, bytes) = (segment.buffer, segment.len());
-                Item { place: Place { group: 0, start, buffer, bytes, again }, segment }
+                QueuedSegment { place: Place { group: 0, start, buffer, bytes, again }, segment }
             };
             if is_settled {
                 let again = self.given.map(|_| Again { until: None, ..again });

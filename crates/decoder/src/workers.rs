@@ -32,7 +32,7 @@ use crate::stretch::Stretch;
 const AHEAD_PER_WORKER: usize = 3;
 
 /// A segment, and what the one who joins must know of it before it is decoded.
-pub(crate) struct Item<'s> {
+pub(crate) struct QueuedSegment<'s> {
     pub(crate) place: Place,
     pub(crate) segment: Segment<'s>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Decoding<'a> {
 /// Calls `take` with the outputs of `segments`, which `workers` threads decode and digest meanwhile.
 ///
 /// `again` decodes those that are decoded more than once.
-pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>(
+pub(crate) fn with_outputs<'s, S: Iterator<Item = QueuedSegment<'s>> + Send, G: Digester>(
     once: Decoding<'_>,
     again: Decoding<'_>,
     digester: Option<&G>,
@@ -93,7 +93,7 @@ pub(crate) struct Outputs<'w, 's, S, G: Digester> {
     begun: Option<Job<'s, G::Digest>>,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Outputs<'_, 's, S, G> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, G> {
     /// Whose turn it is; `None`: all are taken.
     pub(crate) fn place(&mut self) -> Option<Place> {
         let mut queue = self.work.queue();
@@ -151,13 +151,13 @@ struct Queue<S, D> {
     most: usize,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, D> Queue<S, D> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, D> Queue<S, D> {
     /// The next segment, if there is one and not enough are ahead.
     fn begin(&mut self) -> Option<Job<'s, D>> {
         if self.ahead.len() >= self.most {
             return None;
         }
-        let Item { place, segment } = self.segments.next()?;
+        let QueuedSegment { place, segment } = self.segments.next()?;
         let (give, given) = mpsc::sync_channel(1);
         self.ahead.push_back((place, given));
         Some((segment, place.again.is_some(), give))
@@ -184,7 +184,7 @@ impl<S, G: Digester> SharedQueue<'_, S, G> {
     }
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> SharedQueue<'_, S, G> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> SharedQueue<'_, S, G> {
     /// Decodes until there is nothing left.
     fn run(&self) {
         while let Some(job) = self.next() {
