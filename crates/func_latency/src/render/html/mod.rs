@@ -91,8 +91,8 @@ struct PageFunction {
     lines: Option<closer::Lines>,
 }
 
-/// What the columns of each function are called, in their order in its [`PageFunction`]; the last ones are not
-/// there where counters were not asked for.
+/// Names of the columns of each function, in their order in its [`PageFunction`]; the last ones are not there
+/// where counters were not asked for.
 const COLUMNS: [&str; 4] = ["calls", "ways", "trees", "counters"];
 
 /// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its
