@@ -476,15 +476,15 @@ fn in_order(q: &Quantiles) -> [Option<u64>; 6] {
 }
 
 /// Gaps, bytes, time and calls by cause.
-type CauseSums = BTreeMap<(&'static str, Option<model::ObjectId>), [u64; 4]>;
+type CheckedCauseSums = BTreeMap<(&'static str, Option<model::ObjectId>), [u64; 4]>;
 
-fn sums<'r>(tables: impl IntoIterator<Item = &'r Vec<CauseLoss>>) -> CauseSums {
-    let mut sums = CauseSums::new();
+fn sums<'r>(tables: impl IntoIterator<Item = &'r Vec<CauseLoss>>) -> CheckedCauseSums {
+    let mut sums = CheckedCauseSums::new();
     tables.into_iter().for_each(|table| add_sums(&mut sums, table));
     sums
 }
 
-fn add_sums(sums: &mut CauseSums, table: &[CauseLoss]) {
+fn add_sums(sums: &mut CheckedCauseSums, table: &[CauseLoss]) {
     for loss in table {
         let sum = sums.entry((loss.cause.name(), loss.object())).or_default();
         for (sum, more) in sum.iter_mut().zip([loss.count, loss.bytes, loss.lost_ns, loss.calls]) {
