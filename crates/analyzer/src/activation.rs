@@ -188,7 +188,7 @@ impl<'a> Thread<'a> {
             cpu: activation.cpu,
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
-            error_ns: time.error_since_ns(&start),
+            error_ns: time.row_error_since_ns(&start),
             off_cpu_ns: session.off_cpu.ns(end.off_cpu_ns.saturating_sub(frame.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),

@@ -79,14 +79,30 @@ impl EventTime {
         self.earlier_ns().max(self.later_ns())
     }
 
-    /// The largest distance of the true time between `start` and here from that of the estimates, which is
-    /// `point - start.point`. The truth lies in `[lo - start.hi, hi - start.lo]` and is never below 0.
+    /// By how much the true time between `start` and here may be more and less than that of the estimates,
+    /// which is `point - start.point`: the truth lies in `[lo - start.hi, hi - start.lo]`.
+    #[inline]
+    const fn errors_since_ns(&self, start: &Self) -> (u64, u64) {
+        let more = self.later_ns().saturating_add(start.earlier_ns());
+        let less = self.earlier_ns().saturating_add(start.later_ns());
+        (more, less)
+    }
+
+    /// The largest distance of the true time between `start` and here from that of the estimates; the true
+    /// time is never below 0.
     #[inline]
     #[must_use]
     pub fn error_since_ns(&self, start: &Self) -> u64 {
-        let more = self.later_ns().saturating_add(start.earlier_ns());
-        let less = self.earlier_ns().saturating_add(start.later_ns());
+        let (more, less) = self.errors_since_ns(start);
         more.max(less.min(self.point.since(start.point)))
+    }
+
+    /// The error that a row has: [`Self::error_since_ns`] without the rule that no time is below 0.
+    #[inline]
+    #[must_use]
+    pub fn row_error_since_ns(&self, start: &Self) -> u64 {
+        let (more, less) = self.errors_since_ns(start);
+        more.max(less)
     }
 }
 
@@ -196,6 +212,7 @@ mod tests {
         assert_eq!(time(85, 110, 111).error_since_ns(&time(99, 100, 120)), 10);
         // 100 within [0, 103]: the start may have been after the end.
         assert_eq!(time(0, 110, 112).error_since_ns(&time(9, 10, 11)), 100);
+        assert_eq!(time(0, 110, 112).row_error_since_ns(&time(9, 10, 11)), 111);
         assert_eq!(EventTime::exact(Ns(7)).error_since_ns(&EventTime::exact(Ns(3))), 0);
     }
 
