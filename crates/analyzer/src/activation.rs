@@ -143,7 +143,7 @@ impl<'a> Thread<'a> {
         end: Ending,
     ) {
         let Some(ancestor) = session.ancestor else { return };
-        let latency_ns = end.time.point.since(frame.start);
+        let latency_ns = end.time.point.since(frame.start.point);
         let fits = if end.status.counted() {
             ancestor.latency.contains(latency_ns)
         } else {
@@ -168,9 +168,6 @@ impl<'a> Thread<'a> {
         end: Ending,
     ) -> CallRow {
         let (start, time) = (activation.start, end.time);
-        // The truth lies in [end.lo - start.hi, end.hi - start.lo].
-        let above = time.hi.since(time.point).saturating_add(start.point.since(start.lo));
-        let below = time.point.since(time.lo).saturating_add(start.hi.since(start.point));
         // Out of sight a handler may have called it: where it returns to tells.
         let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
@@ -191,7 +188,7 @@ impl<'a> Thread<'a> {
             cpu: activation.cpu,
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
-            error_ns: above.max(below),
+            error_ns: time.row_error_since_ns(&start),
             off_cpu_ns: session.off_cpu.ns(end.off_cpu_ns.saturating_sub(frame.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),

@@ -95,12 +95,12 @@ pub fn check_with(report: &Report, is_region: impl Fn(FunctionId) -> bool) -> Ve
 
 /// A sum of calls, and where the first of them is.
 #[derive(Clone, Copy)]
-struct Sum {
+struct CheckedSum {
     function: FunctionId,
     first: Option<Place>,
 }
 
-impl Sum {
+impl CheckedSum {
     fn of(f: &FunctionReport, is_in: impl Fn(&CallRow) -> bool) -> Self {
         Self { function: f.id, first: f.rows.iter().find(|row| is_in(row)).map(Place::of) }
     }
@@ -117,7 +117,7 @@ impl Found {
     }
 
     /// The two are the same, or that is a violation.
-    fn same<T: PartialEq + fmt::Debug>(&mut self, sum: Sum, what: &str, is: T, must: T) {
+    fn same<T: PartialEq + fmt::Debug>(&mut self, sum: CheckedSum, what: &str, is: T, must: T) {
         if is != must {
             self.add(Some(sum.function), sum.first, format!("{what}: {is:?}, not {must:?}"));
         }
@@ -207,7 +207,7 @@ impl Found {
     }
 
     fn function(&mut self, f: &FunctionReport) {
-        let all = Sum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.status.counted());
         // Where a window has slices of several kinds, the figures are of some calls.
         let left_out = |is_counted: bool| {
             let is_one = |row: &&CallRow| row.status.counted() == is_counted && !f.is_in_figures(row);
@@ -217,7 +217,12 @@ impl Found {
         let counted = (calls.complete + calls.unwound).saturating_sub(left_out(true));
         let open = (calls.open_start + calls.open_end + calls.cut).saturating_sub(left_out(false));
         self.same(all, "counted calls", f.latency.count, counted);
-        self.same(Sum::of(f, |row| !row.status.counted()), "calls not seen to end", f.tails.calls, open);
+        self.same(
+            CheckedSum::of(f, |row| !row.status.counted()),
+            "calls not seen to end",
+            f.tails.calls,
+            open,
+        );
         self.whole(
             all,
             &f.children,
@@ -232,9 +237,9 @@ impl Found {
         let of_callers = f.callers.iter().map(|c| off_cpu_ns(&c.off_cpu).unwrap_or_default());
         let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
         self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
-        let mut by_caller: BTreeMap<_, (Sum, Total)> = BTreeMap::new();
+        let mut by_caller: BTreeMap<_, (CheckedSum, Total)> = BTreeMap::new();
         for row in f.rows.iter().filter(|row| row.status.counted() && f.is_in_figures(row)) {
-            let first = || (Sum { function: f.id, first: Some(Place::of(row)) }, Total::default());
+            let first = || (CheckedSum { function: f.id, first: Some(Place::of(row)) }, Total::default());
             let (_, total) = by_caller.entry((row.caller, row.site)).or_insert_with(first);
             total.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
@@ -268,7 +273,7 @@ impl Found {
     /// `*self` are the whole.
     fn counters(&mut self, f: &FunctionReport) {
         let Some(counters) = &f.counters else { return };
-        let all = Sum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.status.counted());
         let sum = |parts: &mut dyn Iterator<Item = Option<Counted>>| {
             let mut sum = Counted::default();
             parts.for_each(|part| sum.add(&part.unwrap_or_default()));
@@ -293,7 +298,7 @@ impl Found {
     fn open_calls(&mut self, f: &FunctionReport) {
         let open = &f.open;
         let is_outermost = |row: &CallRow| !row.status.counted() && row.depth == 0;
-        let all = Sum::of(f, is_outermost);
+        let all = CheckedSum::of(f, is_outermost);
         let mut of_rows = Total { count: 0, ..open.resumed };
         for row in f.rows.iter().filter(|row| is_outermost(row)) {
             of_rows.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
@@ -320,7 +325,7 @@ impl Found {
     /// bounds.
     fn whole(
         &mut self,
-        calls: Sum,
+        calls: CheckedSum,
         children: &[ChildRow],
         histogram: &[Bucket],
         (latency, off_cpu): (&Stats, Option<&Stats>),
@@ -345,7 +350,7 @@ impl Found {
     }
 
     /// Every figure is between its bounds.
-    fn figures(&mut self, calls: Sum, latency: &Stats, error: &ErrorBound) {
+    fn figures(&mut self, calls: CheckedSum, latency: &Stats, error: &ErrorBound) {
         let Some(spread) = &latency.spread else { return };
         let figures =
             [spread.min_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns, spread.max_ns];
@@ -368,13 +373,13 @@ impl Found {
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut].map(count);
         let calls = &f.calls;
         let counted = [calls.complete, calls.unwound, calls.open_start, calls.open_end, calls.cut];
-        self.same(Sum::of(f, |_| true), "rows by status", statuses, counted);
+        self.same(CheckedSum::of(f, |_| true), "rows by status", statuses, counted);
         let sum = f
             .rows
             .iter()
             .filter(|row| row.status.counted() && f.is_in_figures(row))
             .map(|row| row.latency_ns);
-        let all = Sum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.status.counted());
         self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
     }
 
@@ -391,7 +396,7 @@ impl Found {
         if f.sliced.is_some() {
             return; // what the function has is an estimate from some rows
         }
-        let all = Sum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.status.counted());
         let of_rows = children_of_rows(f, |row| row.status.counted());
         self.same(all, "children of all rows", of_rows, children_of(&f.children));
     }
@@ -471,15 +476,15 @@ fn in_order(q: &Quantiles) -> [Option<u64>; 6] {
 }
 
 /// Gaps, bytes, time and calls by cause.
-type Sums = BTreeMap<(&'static str, Option<model::ObjectId>), [u64; 4]>;
+type CheckedCauseSums = BTreeMap<(&'static str, Option<model::ObjectId>), [u64; 4]>;
 
-fn sums<'r>(tables: impl IntoIterator<Item = &'r Vec<CauseLoss>>) -> Sums {
-    let mut sums = Sums::new();
+fn sums<'r>(tables: impl IntoIterator<Item = &'r Vec<CauseLoss>>) -> CheckedCauseSums {
+    let mut sums = CheckedCauseSums::new();
     tables.into_iter().for_each(|table| add_sums(&mut sums, table));
     sums
 }
 
-fn add_sums(sums: &mut Sums, table: &[CauseLoss]) {
+fn add_sums(sums: &mut CheckedCauseSums, table: &[CauseLoss]) {
     for loss in table {
         let sum = sums.entry((loss.cause.name(), loss.object())).or_default();
         for (sum, more) in sum.iter_mut().zip([loss.count, loss.bytes, loss.lost_ns, loss.calls]) {

@@ -9,7 +9,7 @@ use crate::gatherer::{Gatherer, Part};
 use crate::maybe_ip::MaybeIp;
 use crate::place::ChildKind;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, StartDoubt};
+use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
 use crate::thread::{Ending, Thread};
 use crate::total::RunningTotal;
@@ -92,7 +92,7 @@ impl<'a> Thread<'a> {
             status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
             function: frame.function,
             site,
-            start: frame.start,
+            start: frame.start.point,
             total: total.known(session.off_cpu),
             error_ns: total.error_ns,
             work: self.count_top().and_then(Work::of),
@@ -114,12 +114,11 @@ impl<'a> Thread<'a> {
             (ChildKind::Interrupt, site.map_or(MaybeIp::UNKNOWN, MaybeIp::from))
         };
         let (since, off_cpu_ns) = entry.since;
-        let sum_ns = self.now.point.since(since.point);
         let total = RunningTotal {
             count: 1,
-            sum_ns,
+            sum_ns: self.now.point.since(since.point),
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(off_cpu_ns),
-            error_ns: StartDoubt::of(since).error_ns(self.now, sum_ns),
+            error_ns: self.now.error_since_ns(&since),
         };
         if self.stack.gathers_any() {
             let child = Child { kind, function, space, site };
@@ -188,7 +187,10 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
 /// What a frame that ends took.
 #[inline(always)]
 fn took(frame: &Frame, end: EventTime, off_cpu_ns: u64) -> RunningTotal {
-    let sum_ns = end.point.since(frame.start);
-    let off_cpu_ns = off_cpu_ns.saturating_sub(frame.off_cpu_ns);
-    RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns: frame.start_doubt.error_ns(end, sum_ns) }
+    RunningTotal {
+        count: 1,
+        sum_ns: end.point.since(frame.start.point),
+        off_cpu_ns: off_cpu_ns.saturating_sub(frame.off_cpu_ns),
+        error_ns: end.error_since_ns(&frame.start),
+    }
 }

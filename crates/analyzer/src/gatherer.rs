@@ -11,9 +11,9 @@
 
 use std::ops::Range;
 
-use model::{FunctionId, Ns};
+use model::{EventTime, FunctionId};
 
-use crate::stack::{Frame, StartDoubt};
+use crate::stack::Frame;
 use crate::tree::{CALLERS_MAX, CallTree, Merged, Node, ShortCalls, Trees};
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
@@ -45,8 +45,7 @@ pub(crate) struct Gatherer {
 pub(crate) struct Base {
     /// Where the nodes begin.
     first: usize,
-    since: Ns,
-    since_doubt: StartDoubt,
+    since: EventTime,
     /// The thread's off-CPU time then.
     off_cpu_ns: u64,
 }
@@ -82,12 +81,8 @@ impl Gatherer {
     #[inline]
     pub(crate) fn enter(&mut self, frame: &Frame, is_bottom: bool) -> usize {
         if is_bottom {
-            self.base = Some(Base {
-                first: self.nodes.len(),
-                since: frame.start,
-                since_doubt: frame.start_doubt,
-                off_cpu_ns: frame.off_cpu_ns,
-            });
+            self.base =
+                Some(Base { first: self.nodes.len(), since: frame.start, off_cpu_ns: frame.off_cpu_ns });
         }
         self.nodes.len()
     }
@@ -114,8 +109,8 @@ impl Gatherer {
     /// thread is one tree.
     pub(crate) fn since_base(&self, bottom: Frame) -> Frame {
         match self.base {
-            Some(Base { since, since_doubt, off_cpu_ns, .. }) if self.is_whole => {
-                Frame { start: since, start_doubt: since_doubt, off_cpu_ns, ..bottom }
+            Some(Base { since, off_cpu_ns, .. }) if self.is_whole => {
+                Frame { start: since, off_cpu_ns, ..bottom }
             }
             _ => bottom,
         }

@@ -14,7 +14,7 @@ use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
 use crate::maybe_ip::MaybeIp;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, StartDoubt};
+use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
 
 pub(crate) trait Kernel<'a>: Filter<'a> {
@@ -114,8 +114,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     ) {
         self.control_mut().add_handler(to.function);
         let mut mark = self.frame(to.function, kind);
-        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0.point, since.1);
-        mark.start_doubt = StartDoubt::of(since.0);
+        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0, since.1);
         self.push(session, mark, false);
         let mut handler = self.frame(to.function, FrameKind::Signal);
         handler.entry = to.ip.into();

@@ -14,7 +14,7 @@ use model::{Avma, BranchKind, EventTime, FunctionId, GapCause, Target, Transfer}
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
-use crate::kernel_level::{Level, Unseen};
+use crate::kernel_level::{KernelLevel, Unseen};
 use crate::landing::Landing;
 use crate::session::Session;
 use crate::stack::{DEPTH_MAX, Frame, FrameKind};
@@ -26,17 +26,17 @@ use crate::transfers::Transfers;
 /// exchanged for the level's.
 pub(crate) struct KernelFrames<'t, 'a> {
     thread: &'t mut Thread<'a>,
-    level: Level,
+    level: KernelLevel,
 }
 
 impl<'t, 'a> KernelFrames<'t, 'a> {
-    pub(crate) fn new(thread: &'t mut Thread<'a>, mut level: Level) -> Self {
+    pub(crate) fn new(thread: &'t mut Thread<'a>, mut level: KernelLevel) -> Self {
         std::mem::swap(&mut thread.control, &mut level.control);
         Self { thread, level }
     }
 
     /// Gives the thread its own control back. Returns the level.
-    pub(crate) fn into_level(mut self) -> Level {
+    pub(crate) fn into_level(mut self) -> KernelLevel {
         let depth = self.depth();
         self.level.unseen.take_if(|unseen| depth <= unseen.depth); // control is in a frame that was open
         std::mem::swap(&mut self.thread.control, &mut self.level.control);

@@ -14,7 +14,7 @@ pub(crate) struct Unseen {
 }
 
 /// Kernel code that a system call or an interrupt entered, and that has not been left.
-pub(crate) struct Level {
+pub(crate) struct KernelLevel {
     /// Number of frames below it.
     pub(crate) floor: usize,
     /// Where control is in it.
@@ -29,7 +29,7 @@ pub(crate) struct Level {
 #[derive(Default)]
 pub(crate) struct KernelPart {
     /// What interrupted what, outermost first; none in user code.
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: Vec<KernelLevel>,
     /// Time and AUX packet of the last event of user code.
     pub(crate) user: (EventTime, AuxOffset),
     /// Time of the last event in the kernel, and the off-CPU time then.

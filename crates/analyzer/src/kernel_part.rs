@@ -19,7 +19,7 @@ use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
 use crate::kernel_frames::KernelFrames;
-use crate::kernel_level::{Level, Unseen};
+use crate::kernel_level::{KernelLevel, Unseen};
 use crate::session::Session;
 use crate::status::Status;
 use crate::thread::Thread;
@@ -141,7 +141,7 @@ impl<'a> Thread<'a> {
         let control = Control::in_kernel(space, is_entered);
         let (floor, left) = (self.stack.len(), self.counting.left());
         if self.kernel.levels.len() < LEVELS_MAX {
-            self.kernel.levels.push(Level { floor, control, unseen: None, left });
+            self.kernel.levels.push(KernelLevel { floor, control, unseen: None, left });
         }
         self.in_level(space, enter);
     }
@@ -162,7 +162,7 @@ impl<'a> Thread<'a> {
         let last = self.kernel.last;
         let mut frames = KernelFrames::new(self, level);
         frames.leave(session, last);
-        let Level { left, .. } = frames.into_level();
+        let KernelLevel { left, .. } = frames.into_level();
         self.counting.set_left(left);
     }
 
@@ -189,7 +189,7 @@ impl<'a> Thread<'a> {
         while let Some(level) = self.kernel.levels.pop() {
             let mut frames = KernelFrames::new(self, level);
             frames.cut(session, cause);
-            let Level { left, .. } = frames.into_level();
+            let KernelLevel { left, .. } = frames.into_level();
             self.counting.set_left(left);
         }
         self.kernel.forget();

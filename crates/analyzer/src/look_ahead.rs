@@ -7,7 +7,7 @@ use crate::held::Held;
 use crate::session::Session;
 use crate::status::Status;
 use crate::thread::Thread;
-use crate::undecided::{Undecided, Verdict};
+use crate::undecided::{LandingVerdict, Undecided};
 
 /// Events that one landing may wait for; then the innermost candidate is taken.
 const LOOK_AHEAD_MAX: usize = 1 << 16;
@@ -48,7 +48,7 @@ impl<'a> Thread<'a> {
     /// No more events will come: decides all that is undecided.
     pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>) {
         while let Some(undecided) = self.undecided.take() {
-            let held = self.decide(session, *undecided, Verdict::Decided);
+            let held = self.decide(session, *undecided, LandingVerdict::Decided);
             self.work_off(session, held);
         }
     }
@@ -81,22 +81,27 @@ impl<'a> Thread<'a> {
             return Vec::new();
         };
         let mut verdict = match next.event.is_in_kernel() {
-            true => Verdict::Wait, // it says nothing of frames of user code
+            true => LandingVerdict::Wait, // it says nothing of frames of user code
             false => undecided.look(session, &self.stack, next.space, &next.event),
         };
         undecided.events.push(next);
         session.held_events += 1;
         if undecided.events.len() >= LOOK_AHEAD_MAX || session.held_events >= HELD_MAX {
-            verdict = Verdict::NoMore;
+            verdict = LandingVerdict::NoMore;
         }
-        match self.undecided.take_if(|_| verdict != Verdict::Wait) {
+        match self.undecided.take_if(|_| verdict != LandingVerdict::Wait) {
             Some(undecided) => self.decide(session, *undecided, verdict),
             None => Vec::new(),
         }
     }
 
     /// Takes the innermost candidate that is left.  Returns the events that were held back.
-    fn decide(&mut self, session: &mut Session<'a>, undecided: Undecided, verdict: Verdict) -> Vec<Held> {
+    fn decide(
+        &mut self,
+        session: &mut Session<'a>,
+        undecided: Undecided,
+        verdict: LandingVerdict,
+    ) -> Vec<Held> {
         session.held_events = session.held_events.saturating_sub(undecided.events.len());
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;
@@ -108,11 +113,11 @@ impl<'a> Thread<'a> {
             // place.
             self.may_have_left_all(landed + 1);
             self.close_to(session, landed + 1, Status::Unwound);
-            let is_unsettled = !undecided.is_guess && undecided.verdict() == Verdict::Wait;
+            let is_unsettled = !undecided.is_guess && undecided.verdict() == LandingVerdict::Wait;
             if is_unsettled {
                 // Those that are open whichever it was go on, unless what comes may be taken for their
                 // return.
-                let open = if verdict == Verdict::Decided { undecided.open() } else { 0 };
+                let open = if verdict == LandingVerdict::Decided { undecided.open() } else { 0 };
                 self.guess(session, open);
             }
             if let Some((marks, transfer)) = &undecided.marks {

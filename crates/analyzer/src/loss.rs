@@ -13,7 +13,7 @@ use crate::status::{Cut, CutCause};
 type Cause = (u8, Option<ObjectId>);
 
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Ledger {
+pub(crate) struct LossLedger {
     /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
     #[serde(with = "sorted_pairs")]
     sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
@@ -22,7 +22,7 @@ pub(crate) struct Ledger {
     pub(crate) overflows: u64,
 }
 
-impl Ledger {
+impl LossLedger {
     /// A gap, of which `lost_ns` no earlier gap of the thread covers.
     pub(crate) fn add(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         self.add_many(1, tid, cpu, gap, lost_ns);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn one_ledger_has_the_sums_by_cause_by_thread_and_by_cpu() {
-        let mut ledger = Ledger { overflows: 3, ..Ledger::default() };
+        let mut ledger = LossLedger { overflows: 3, ..LossLedger::default() };
         let missing = |object| GapCause::MissingCode { object: ObjectId(object) };
         let desync = |ip| GapCause::Desync { ip: model::Avma(ip) };
         let gaps = [
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (3, 0, 6, 35));
         assert_eq!(loss.coverage, 0.825);
         assert_eq!(loss.percent(), 17.5);
-        let one_percent = Ledger::default().finish(vec![thread(1, 1)]);
+        let one_percent = LossLedger::default().finish(vec![thread(1, 1)]);
         assert_eq!((one_percent.percent(), 100.0 * (1.0 - one_percent.coverage) > 1.0), (1.0, true));
         assert_eq!(loss.untimed, Untimed { count: 1, bytes: 3 });
         let text = |rows: &[CauseLoss]| {
@@ -270,7 +270,7 @@ mod tests {
     /// Coverage was 100 %, and nothing told of what could not be decoded.
     #[test]
     fn gaps_of_nobody_and_of_no_time_are_told_apart() {
-        let mut ledger = Ledger::default();
+        let mut ledger = LossLedger::default();
         let instant = Gap { to: EventTime::exact(Ns(40)), ..gap(40, GapCause::DamagedPacket) };
         ledger.add(Tid(1), None, &instant, 0);
         ledger.add(Tid(0), None, &gap(50, GapCause::UnknownThread), 0);
@@ -284,11 +284,11 @@ mod tests {
     /// A recording of a virtual machine alone had a coverage of 100 %.
     #[test]
     fn where_all_trace_is_lost_nothing_is_covered() {
-        let mut ledger = Ledger::default();
+        let mut ledger = LossLedger::default();
         ledger.add(Tid(-1), None, &gap(40, GapCause::Guest), 0);
         let loss = ledger.finish(vec![]);
         assert_eq!((loss.coverage, loss.percent(), loss.errors), (0.0, 100.0, 0));
-        let nothing = Ledger::default().finish(vec![]);
+        let nothing = LossLedger::default().finish(vec![]);
         assert_eq!((nothing.coverage, nothing.percent()), (1.0, 0.0));
     }
 }

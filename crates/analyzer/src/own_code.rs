@@ -169,11 +169,11 @@ pub(crate) struct CodeSums<'a> {
     /// Where the spans of running calls stand.
     pub(crate) places: ChildPlaces,
     /// By wanted function, group by group.
-    functions: Vec<Vec<Group>>,
+    functions: Vec<Vec<CodeGroup>>,
 }
 
 #[derive(Default)]
-struct Group {
+struct CodeGroup {
     calls: RunningTotal,
     spans: ChildSums<CodeSpan>,
     children: ChildSums<Child>,
@@ -181,7 +181,7 @@ struct Group {
 
 impl<'a> CodeSums<'a> {
     pub(crate) fn new(request: CodeRequest<'a>, functions: usize) -> Self {
-        let groups = || (0..request.groups).map(|_| Group::default()).collect();
+        let groups = || (0..request.groups).map(|_| CodeGroup::default()).collect();
         let functions = (0..functions).map(|_| groups()).collect();
         Self { request, places: ChildPlaces::default(), functions }
     }
@@ -215,14 +215,14 @@ impl<'a> CodeSums<'a> {
     }
 
     pub(crate) fn finish(self, map: &mut CodeMap<'_>, off_cpu: OffCpuKnown) -> Vec<Vec<OwnCode>> {
-        let of_function = |groups: Vec<Group>| -> Vec<OwnCode> {
+        let of_function = |groups: Vec<CodeGroup>| -> Vec<OwnCode> {
             groups.into_iter().map(|group| group.finish(map, off_cpu)).collect()
         };
         self.functions.into_iter().map(of_function).collect()
     }
 }
 
-impl Group {
+impl CodeGroup {
     /// The sums by places, which are the same in all spaces.
     fn finish(self, map: &mut CodeMap<'_>, off_cpu: OffCpuKnown) -> OwnCode {
         type Named = (Place, CodeBegin, Option<CodeEnd>);

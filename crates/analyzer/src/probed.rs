@@ -26,7 +26,7 @@ use crate::aggregate::Aggregate;
 use crate::call_row::{CallId, CallRow, ProbedRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
-use crate::loss::Ledger;
+use crate::loss::LossLedger;
 use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
 use crate::place::{Caller, ChildKind, Place};
 use crate::report::{Limits, Report, ThreadLoss, TraceSummary};
@@ -108,7 +108,7 @@ impl<'a> ProbedAnalysis<'a> {
     /// Everything was seen: does the sums.
     #[must_use]
     pub fn finish(self, window: (Ns, Ns), limits: Limits) -> Report {
-        let mut ledger = Ledger::default();
+        let mut ledger = LossLedger::default();
         let threads: Vec<ThreadLoss> = self
             .threads
             .iter()
@@ -148,7 +148,7 @@ impl<'a> ProbedAnalysis<'a> {
         tid: Tid,
         (born, died): (Option<Ns>, Option<Ns>),
         window: (Ns, Ns),
-        ledger: &mut Ledger,
+        ledger: &mut LossLedger,
     ) -> ThreadLoss {
         let life = ThreadLife { born, died, ..ThreadLife::default() };
         let mut thread = ThreadWindow::new(Some(&life), window, false);

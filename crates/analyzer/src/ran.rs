@@ -7,7 +7,6 @@ use model::{
 use crate::maybe_ip::MaybeIp;
 use crate::own_code::{CodeBegin, CodeDetail, CodeSpan, Going, Paused};
 use crate::session::Session;
-use crate::stack::StartDoubt;
 use crate::thread::Thread;
 use crate::total::RunningTotal;
 
@@ -26,12 +25,11 @@ impl<'a> Thread<'a> {
         let Some(going) = self.going.take() else { return };
         let Some(how) = how_it_ends(session, transfer) else { return };
         let Some(top) = self.stack.last().copied().filter(|_| self.stack.gathers_any()) else { return };
-        let sum_ns = self.now.point.since(since.0.point);
         let mut total = RunningTotal {
             count: 0,
-            sum_ns,
+            sum_ns: self.now.point.since(since.0.point),
             off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-            error_ns: StartDoubt::of(since.0).error_ns(self.now, sum_ns),
+            error_ns: self.now.error_since_ns(&since.0),
         };
         total.add(going.before);
         let from = match how {

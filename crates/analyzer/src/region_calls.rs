@@ -18,7 +18,7 @@ use crate::frames::Frames;
 use crate::open_region::OpenRegion;
 use crate::regions::AtMark;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind, StartDoubt};
+use crate::stack::{Frame, FrameKind};
 use crate::status::{Cut, CutCause, Status};
 use crate::thread::{Ending, Thread};
 use crate::tree::Node;
@@ -26,11 +26,9 @@ use crate::work::Work;
 
 /// The frame that a region would have if it was a function, in the frame that it is in.
 fn as_frame(open: &OpenRegion, frame: &Frame) -> Frame {
-    let start = open.activation.start;
     let mut own = Frame {
         function: open.mark.region,
-        start: start.point,
-        start_doubt: StartDoubt::of(start),
+        start: open.activation.start,
         off_cpu_ns: open.off_cpu_ns,
         first: open.first,
         ..*frame
@@ -109,7 +107,7 @@ impl<'a> Thread<'a> {
             Transfer::Start { .. } => true,
             Transfer::End { .. } => false,
         };
-        let is_new = |frame: &Frame| frame.function == to.function && frame.start == self.now.point;
+        let is_new = |frame: &Frame| frame.function == to.function && frame.start.point == self.now.point;
         enters && to.at_entry && self.stack.get(frame).is_some_and(is_new)
     }
 

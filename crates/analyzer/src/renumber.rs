@@ -7,7 +7,7 @@ use crate::aggregate::FunctionSums;
 use crate::call_row::CallRow;
 use crate::children::{ChildKey, ChildSums};
 use crate::figures::{CallerSums, FigureSums};
-use crate::loss::Ledger;
+use crate::loss::LossLedger;
 use crate::off_cpu_causes::CauseSums;
 use crate::open_calls::OpenSums;
 use crate::place::{Caller, Place};
@@ -140,7 +140,7 @@ impl Summary {
                     .flat_map(|thread| &mut thread.by_cause)
                     .for_each(|loss| numbers.loss(loss));
                 SummedRecording {
-                    ledger: Ledger::renumbered(ledger, |loss| numbers.loss(loss)),
+                    ledger: LossLedger::renumbered(ledger, |loss| numbers.loss(loss)),
                     threads,
                     ..recording
                 }

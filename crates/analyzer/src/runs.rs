@@ -70,7 +70,7 @@ pub(crate) fn runs(
 }
 
 /// A call that has not returned.
-struct Open {
+struct PendingCall {
     /// Its event.
     at: usize,
     end: ReturnsBy,
@@ -125,7 +125,7 @@ impl Interrupted {
 struct Search<'e> {
     events: &'e [TraceEvent],
     may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
-    open: Vec<Open>,
+    open: Vec<PendingCall>,
     /// Where control is where nothing is open, if that is known.
     base: Option<Sight>,
     /// What was called last where nothing was open.
@@ -261,7 +261,7 @@ impl Search<'_> {
                 self.enter(at, ReturnsBy::Branch(ret), Sight::In);
             }
             BranchKind::Return => match self.open.last_mut() {
-                Some(Open { end: end @ ReturnsBy::Handler(_), .. }) => *end = end.after_return(),
+                Some(PendingCall { end: end @ ReturnsBy::Handler(_), .. }) => *end = end.after_return(),
                 _ => self.returns(ReturnsBy::Branch(to.ip), at, Sight::In),
             },
             BranchKind::Abort => self.interrupted(goes_on),
@@ -284,7 +284,7 @@ impl Search<'_> {
             self.base = Some(if end == ReturnsBy::End { Sight::Out } else { Sight::In });
         }
         let run = Run::new(0..0, caller);
-        self.open.push(Open { at, end, found: self.found.len(), run });
+        self.open.push(PendingCall { at, end, found: self.found.len(), run });
     }
 
     /// Control returns to `caller`, by the event at `at`, which the call on top has to end by. What was found

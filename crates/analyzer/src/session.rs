@@ -10,7 +10,7 @@ use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::control::Control;
 use crate::kept_calls::KeptCalls;
-use crate::loss::Ledger;
+use crate::loss::LossLedger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
 use crate::report::Limits;
@@ -41,7 +41,7 @@ pub(crate) struct Session<'a> {
     /// While a run is digested whose calls are wanted one by one: those that have ended in it.
     pub(crate) kept: Option<KeptCalls>,
     pub(crate) causes: TracedCauses<'a>,
-    pub(crate) loss: Ledger,
+    pub(crate) loss: LossLedger,
     pub(crate) limits: Limits,
     /// Who takes trees, and which.
     pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
             causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
             kept: None,
-            loss: Ledger::default(),
+            loss: LossLedger::default(),
             limits: Limits::default(),
             trees: None,
             min_node_ns: 0,

@@ -10,7 +10,7 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use model::{Avma, EventTime, FunctionId, FunctionKind, Ns, SpaceId};
+use model::{Avma, EventTime, FunctionId, FunctionKind, SpaceId};
 
 use crate::children::{Child, ChildPlaces};
 use crate::counted::Counted;
@@ -62,29 +62,6 @@ impl FrameKind {
     }
 }
 
-/// By how much a start may be earlier and later than its estimate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StartDoubt {
-    earlier_ns: u32,
-    later_ns: u32,
-}
-
-impl StartDoubt {
-    #[inline(always)]
-    pub(crate) fn of(start: EventTime) -> Self {
-        let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
-        Self { earlier_ns: ns(start.point.since(start.lo)), later_ns: ns(start.hi.since(start.point)) }
-    }
-
-    /// What began so, `sum_ns` before `end`, took at most so much more or less: not less than nothing.
-    #[inline(always)]
-    pub(crate) fn error_ns(self, end: EventTime, sum_ns: u64) -> u64 {
-        let more = u64::from(self.earlier_ns).saturating_add(end.hi.since(end.point));
-        let less = u64::from(self.later_ns).saturating_add(end.point.since(end.lo));
-        more.max(less.min(sum_ns))
-    }
-}
-
 /// A function that was entered and not left. One comes and goes with each call of the trace: what few of them
 /// have is beside it, in [`Stack`].
 #[derive(Clone, Copy, Debug)]
@@ -115,8 +92,7 @@ pub(crate) struct Frame {
     /// What ends in it is a child of the innermost activation: that is its own and of a wanted function, or
     /// its caller's, of which it is part.
     pub(crate) gathers: bool,
-    pub(crate) start: Ns,
-    pub(crate) start_doubt: StartDoubt,
+    pub(crate) start: EventTime,
     /// The thread's off-CPU time at `start`.
     pub(crate) off_cpu_ns: u64,
     /// Where the nodes of its subtree begin, while a tree is gathered.
@@ -146,8 +122,7 @@ impl Frame {
             undecided: false,
             is_active: false,
             gathers: false,
-            start: start.point,
-            start_doubt: StartDoubt::of(start),
+            start,
             off_cpu_ns,
             first: 0,
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::aggregate::{FunctionSums, count};
 use crate::children::ChildKey;
 use crate::durations::{Durations, SortedDurations};
-use crate::loss::{self, Ledger};
+use crate::loss::{self, LossLedger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
 use crate::report::{FunctionReport, Limits, Loss, Report, ThreadLoss, TraceSummary};
 use crate::request::CountersAsked;
@@ -53,7 +53,7 @@ pub(crate) struct SummedFunction {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct SummedRecording {
     pub(crate) trace: TraceSummary,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: LossLedger,
     pub(crate) threads: Vec<ThreadLoss>,
     pub(crate) limits: Limits,
 }

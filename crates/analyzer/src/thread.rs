@@ -397,7 +397,7 @@ impl<'a> Thread<'a> {
             frame.chain = 0;
         }
         if self.counting.is_on() {
-            self.counting.open_frame(frame.start != self.now.point);
+            self.counting.open_frame(frame.start.point != self.now.point);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::regions::AtMark;
 use crate::session::Session;
 use crate::stack::{Frame, Stack};
 use crate::transfers::Transfers;
-use view::{End, Fit, Floor, Group, View};
+use view::{Fit, Floor, Group, HypothesisEnd, View};
 
 /// Groups that several landings in a row may leave; with more the first landing is decided.
 const GROUPS_MAX: usize = 32;
@@ -58,7 +58,7 @@ pub(crate) struct Undecided {
 
 /// What an event says of an undecided landing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum LandingVerdict {
     Wait,
     /// The candidates that are left are as good as each other.
     Decided,
@@ -73,13 +73,13 @@ struct Next {
     /// Frames of floors that were looked at.
     looked_at: usize,
     /// Nothing more will be told.
-    verdict: Option<Verdict>,
+    verdict: Option<LandingVerdict>,
     /// See [`Undecided::room`].
     room: Vec<Frame>,
 }
 
 impl Next {
-    fn add(&mut self, end: &End<'_, '_>) {
+    fn add(&mut self, end: &HypothesisEnd<'_, '_>) {
         self.looked_at += end.depth();
         match self.groups.iter_mut().find(|group| end.is_in(group)) {
             Some(group) => group.floors.push(end.floor()),
@@ -115,10 +115,14 @@ impl Undecided {
     }
 
     /// Whether one candidate is left.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> LandingVerdict {
         let mut landed = floors(&self.groups).map(|floor| floor.landed);
         let first = landed.next();
-        if landed.all(|landed| Some(landed) == first) { Verdict::Decided } else { Verdict::Wait }
+        if landed.all(|landed| Some(landed) == first) {
+            LandingVerdict::Decided
+        } else {
+            LandingVerdict::Wait
+        }
     }
 
     /// Follows one event in all hypotheses.
@@ -128,12 +132,16 @@ impl Undecided {
         stack: &Stack,
         space: SpaceId,
         event: &TraceEvent,
-    ) -> Verdict {
+    ) -> LandingVerdict {
         let branch = match event {
             TraceEvent::Branch(branch) => branch,
             TraceEvent::Gap(gap) => {
                 let passes = |group: &Group| session.passes_gap(&group.control, gap);
-                return if self.groups.iter().all(passes) { Verdict::Wait } else { Verdict::Decided };
+                return if self.groups.iter().all(passes) {
+                    LandingVerdict::Wait
+                } else {
+                    LandingVerdict::Decided
+                };
             }
         };
         let size = (self.groups.len(), floors(&self.groups).count());
@@ -144,7 +152,7 @@ impl Undecided {
         }
         self.room = std::mem::take(&mut next.room);
         let fits = self.groups.iter().chain(&next.groups).filter_map(|group| group.fit);
-        let Some(best) = fits.max() else { return Verdict::NoMore };
+        let Some(best) = fits.max() else { return LandingVerdict::NoMore };
         let stays = |group: &Group| group.fit.is_some_and(|fit| fit >= best.least());
         next.groups.retain(stays);
         next.groups.iter_mut().for_each(Group::sort);
@@ -153,7 +161,7 @@ impl Undecided {
         let grows = next.groups.len() > size.0 || floors(&next.groups).count() > size.1;
         let is_too_much = self.landings > LANDINGS_MAX || self.looked_at > LOOKED_AT_MAX;
         if is_too_much || grows && next.is_too_large() {
-            return Verdict::NoMore;
+            return LandingVerdict::NoMore;
         }
         self.groups.append(&mut next.groups);
         self.groups.retain(stays);

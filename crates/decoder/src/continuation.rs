@@ -25,7 +25,7 @@ use crate::segment::{AHEAD, Segment, Stream};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{LastTime, Stretch};
 use crate::untraced::Stays;
-use crate::workers::{Decoding, Item, Place, with_outputs};
+use crate::workers::{Decoding, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeStats, OwnDecoder};
 
 /// How far a recording has come.
@@ -40,7 +40,7 @@ pub struct Grown {
 /// How far a recording that still grows has been decoded. The indices of its buffers do not change.
 #[derive(Default)]
 pub struct Continuation {
-    buffers: BTreeMap<AuxOwner, Progress>,
+    buffers: BTreeMap<AuxOwner, BufferProgress>,
     /// Last times given out, by thread.
     last: BTreeMap<Tid, LastTime>,
     /// Stretches of CPUs that wait for other buffers.
@@ -58,7 +58,7 @@ pub struct Continuation {
 
 /// How far one buffer has been decoded.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct BufferProgress {
     /// Where the next segment starts; `None`: none was decoded.
     next: Option<AuxOffset>,
     /// When the last one started.
@@ -72,8 +72,8 @@ struct Progress {
 }
 
 /// Segments that are joined by time.
-struct Group<'a> {
-    items: Vec<Item<'a>>,
+struct JoinedBuffers<'a> {
+    items: Vec<QueuedSegment<'a>>,
     /// What begins then waits.
     most: Ns,
     /// Up to when its buffers are decoded.
@@ -188,9 +188,14 @@ impl Continuation {
     }
 
     /// The segments to decode now: of each buffer of a thread, and of all buffers of CPUs.
-    fn groups<'a>(&mut self, context: &Context<'a>, segment_bytes: u64, grown: Grown) -> Vec<Group<'a>> {
+    fn groups<'a>(
+        &mut self,
+        context: &Context<'a>,
+        segment_bytes: u64,
+        grown: Grown,
+    ) -> Vec<JoinedBuffers<'a>> {
         let mut threads = vec![];
-        let mut cpus = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };
+        let mut cpus = JoinedBuffers { items: vec![], most: Ns::MAX, until: Ns::MAX };
         for (index, buffer) in context.recording.buffers.iter().enumerate() {
             let whole = |pieces: &[_]| extent(pieces).unwrap_or_default();
             let Some(stream) = Stream::new(index, buffer, whole) else { continue };
@@ -198,7 +203,7 @@ impl Continuation {
             let progress = self.buffers.entry(buffer.owner).or_default();
             let group = progress.step(context, stream, bytes, grown);
             match buffer.owner {
-                AuxOwner::Thread(_) => threads.push(Group { most: Ns::MAX, ..group }),
+                AuxOwner::Thread(_) => threads.push(JoinedBuffers { most: Ns::MAX, ..group }),
                 AuxOwner::Cpu(_) => {
                     cpus.items.extend(group.items);
                     cpus.most = cpus.most.min(group.most);
@@ -222,15 +227,21 @@ const TAIL_NS: u64 = 10_000_000_000;
 /// Events of the last bytes of a buffer that still grows wait: those of their packets may not be complete.
 const HELD_BYTES: u64 = 1 << 10;
 
-impl Progress {
+impl BufferProgress {
     /// The segments of one buffer that are decoded now.
-    fn step<'a>(&mut self, context: &Context<'a>, stream: Stream<'a>, bytes: u64, grown: Grown) -> Group<'a> {
+    fn step<'a>(
+        &mut self,
+        context: &Context<'a>,
+        stream: Stream<'a>,
+        bytes: u64,
+        grown: Grown,
+    ) -> JoinedBuffers<'a> {
         let end = stream.end();
         let stream = match self.next {
             Some(next) => stream.cut_at(next),
             None => stream,
         };
-        let mut group = Group { items: vec![], most: Ns::MAX, until: Ns::MAX };
+        let mut group = JoinedBuffers { items: vec![], most: Ns::MAX, until: Ns::MAX };
         self.tail = None;
         for segment in stream.segments(bytes) {
             let start = match segment.first {
@@ -242,7 +253,7 @@ impl Progress {
             let again = Again { after: self.given, until: self.tail_until(start, end, grown) };
             let item = |segment: Segment<'a>, again| {
                 let (buffer, bytes) = (segment.buffer, segment.len());
-                Item { place: Place { group: 0, start, buffer, bytes, again }, segment }
+                QueuedSegment { place: Place { group: 0, start, buffer, bytes, again }, segment }
             };
             if is_settled {
                 let again = self.given.map(|_| Again { until: None, ..again });

@@ -12,7 +12,7 @@ use crate::terminator::{Terminator, Undecoded, terminator_of};
 
 /// An instruction that was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedInstruction {
     pub(crate) ip: Avma,
     pub(crate) len: u8,
     /// `None` if it falls through.
@@ -44,15 +44,15 @@ impl<'a> Instructions<'a> {
     /// The next one.
     // In its caller's loop, which of most keeps no more than the length.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Decoded, Undecoded> {
+    pub(crate) fn next(&mut self) -> Result<DecodedInstruction, Undecoded> {
         match self.bytes.get(self.position..).and_then(usual::plain_len) {
-            Some(len) => Ok(self.pass(Decoded { ip: self.ip, len, terminator: None })),
+            Some(len) => Ok(self.pass(DecodedInstruction { ip: self.ip, len, terminator: None })),
             None => self.next_of_others(),
         }
     }
 
     #[inline(never)]
-    fn next_of_others(&mut self) -> Result<Decoded, Undecoded> {
+    fn next_of_others(&mut self) -> Result<DecodedInstruction, Undecoded> {
         match usual::decode(self.ip, self.bytes.get(self.position..).unwrap_or_default()) {
             Some(decoded) => Ok(self.pass(decoded)),
             None => self.next_of_disassembler(),
@@ -60,7 +60,7 @@ impl<'a> Instructions<'a> {
     }
 
     /// The next one, by the disassembler.
-    pub(crate) fn next_of_disassembler(&mut self) -> Result<Decoded, Undecoded> {
+    pub(crate) fn next_of_disassembler(&mut self) -> Result<DecodedInstruction, Undecoded> {
         let Self { bytes, ip, position, disassembler } = self;
         let Disassembler { decoder, instruction } = &mut **disassembler.get_or_insert_with(|| {
             let decoder = Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE);
@@ -71,7 +71,7 @@ impl<'a> Instructions<'a> {
         decoder.decode_out(instruction);
         if !instruction.is_invalid() {
             let terminator = terminator_of(instruction);
-            let decoded = Decoded { ip: *ip, len: instruction.len() as u8, terminator };
+            let decoded = DecodedInstruction { ip: *ip, len: instruction.len() as u8, terminator };
             return Ok(self.pass(decoded));
         }
         match decoder.last_error() {
@@ -81,7 +81,7 @@ impl<'a> Instructions<'a> {
     }
 
     #[inline]
-    fn pass(&mut self, decoded: Decoded) -> Decoded {
+    fn pass(&mut self, decoded: DecodedInstruction) -> DecodedInstruction {
         self.position += usize::from(decoded.len);
         self.ip = self.ip.plus(decoded.len.into());
         decoded
@@ -94,12 +94,12 @@ impl<'a> Instructions<'a> {
 
     /// The next one, which the disassembler does not know.
     #[cold]
-    fn next_of_apx(&mut self) -> Result<Decoded, Undecoded> {
+    fn next_of_apx(&mut self) -> Result<DecodedInstruction, Undecoded> {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
         let (len, terminator) = apx::decode(rest)?;
         if usize::from(len) > rest.len() {
             return Err(Undecoded::Missing);
         }
-        Ok(self.pass(Decoded { ip: self.ip, len, terminator }))
+        Ok(self.pass(DecodedInstruction { ip: self.ip, len, terminator }))
     }
 }

@@ -19,7 +19,7 @@ use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{Counted, LastTime, Stretch};
 use crate::untraced::Stays;
-use crate::workers::{Decoding, Item, Outputs, Place, with_outputs};
+use crate::workers::{Decoding, Outputs, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
 
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
@@ -83,7 +83,7 @@ fn join_groups<G: Digester>(
     let segments = groups().flat_map(|(number, group)| {
         group.segments(context).map(move |Timed { start, segment }| {
             let (buffer, bytes) = (segment.buffer, segment.len());
-            Item { place: Place { group: number, start, buffer, bytes, again: None }, segment }
+            QueuedSegment { place: Place { group: number, start, buffer, bytes, again: None }, segment }
         })
     });
     // One worker that decodes alone has no other one to spare work.
@@ -241,7 +241,7 @@ impl<'a, D> Join<'a, D> {
         pending: &mut Pending<D>,
         mut stays: Stays,
         mut most: Ns,
-        outputs: &mut Outputs<'_, 's, impl Iterator<Item = Item<'s>>, impl Digester<Digest = D>>,
+        outputs: &mut Outputs<'_, 's, impl Iterator<Item = QueuedSegment<'s>>, impl Digester<Digest = D>>,
     ) -> Ns {
         while let Some(place) = outputs.place().filter(|place| place.group == group) {
             wait(&mut pending.waiting, stays.that_begin_before(place.start));

@@ -25,7 +25,7 @@ use crate::work::{Instructions, Work};
 
 /// A call that is open and kept.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenCall {
     returns_to: Avma,
     /// The call runs code of a function in question, or runs in place of one.
     is_asked: bool,
@@ -37,7 +37,7 @@ struct Open {
 pub(crate) struct Pruner<W = Instructions> {
     /// Branches of the present stretch that were dropped, or are pending.
     dropped: u64,
-    open: Vec<Open>,
+    open: Vec<OpenCall>,
     /// The calls after the last one of `open`, which are no children, and the jumps in them: dropped with the
     /// first of the calls when that returns. [`Record::call`] is the call itself, which is the first branch,
     /// or none: these are jumps.
@@ -140,7 +140,7 @@ impl<W: Work> Pruner<W> {
                 }
                 self.keep_pending(kept, effects);
                 let Reached { address: returns_to, is_asked } = to;
-                self.open.push(Open { returns_to, is_asked, has_asked: is_asked });
+                self.open.push(OpenCall { returns_to, is_asked, has_asked: is_asked });
                 return kept.push(branch());
             }
             Role::Return | Role::ReturnToStack => {
@@ -215,7 +215,7 @@ impl<W: Work> Pruner<W> {
             let EdgeId(first) = record.edge;
             for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
                 if edge.role == Role::Call {
-                    self.open.push(Open { returns_to: edge.to, is_asked: false, has_asked: false });
+                    self.open.push(OpenCall { returns_to: edge.to, is_asked: false, has_asked: false });
                 }
                 kept.push(Record { edge: EdgeId(id), ..record });
             }

@@ -21,7 +21,7 @@ use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
 use crate::share::{Share, segments};
 use crate::stretch::Stretch;
-use crate::workers::{Decoding, Item, Place, with_outputs};
+use crate::workers::{Decoding, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats, Decoded, NoDigester, join};
 
 /// A segment whose output is stored, or missing.
@@ -90,9 +90,9 @@ pub fn decode_share(
     decoded
 }
 
-fn item(segment: Segment<'_>) -> Item<'_> {
+fn item(segment: Segment<'_>) -> QueuedSegment<'_> {
     let (buffer, bytes) = (segment.buffer, segment.len());
-    Item { place: Place { group: 0, start: Ns(0), buffer, bytes, again: None }, segment }
+    QueuedSegment { place: Place { group: 0, start: Ns(0), buffer, bytes, again: None }, segment }
 }
 
 fn stored(context: &Context<'_>, segment: &Segment<'_>) -> StoredSegment {

@@ -32,7 +32,7 @@ use crate::stretch::Stretch;
 const AHEAD_PER_WORKER: usize = 3;
 
 /// A segment, and what the one who joins must know of it before it is decoded.
-pub(crate) struct Item<'s> {
+pub(crate) struct QueuedSegment<'s> {
     pub(crate) place: Place,
     pub(crate) segment: Segment<'s>,
 }
@@ -52,10 +52,10 @@ pub(crate) struct Place {
 }
 
 /// What a segment's decoding gave, and what was made of each stretch's events.
-type Output<D> = (SegmentOutput, Vec<Option<D>>);
+type DigestedOutput<D> = (SegmentOutput, Vec<Option<D>>);
 
 /// A segment that a worker has begun, and where its output goes; the flag: it is decoded more than once.
-type Job<'s, D> = (Segment<'s>, bool, mpsc::SyncSender<Output<D>>);
+type Job<'s, D> = (Segment<'s>, bool, mpsc::SyncSender<DigestedOutput<D>>);
 
 /// What decodes segments, and what those need to know.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ pub(crate) struct Decoding<'a> {
 /// Calls `take` with the outputs of `segments`, which `workers` threads decode and digest meanwhile.
 ///
 /// `again` decodes those that are decoded more than once.
-pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>(
+pub(crate) fn with_outputs<'s, S: Iterator<Item = QueuedSegment<'s>> + Send, G: Digester>(
     once: Decoding<'_>,
     again: Decoding<'_>,
     digester: Option<&G>,
@@ -76,7 +76,7 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>
     take: impl FnOnce(&mut Outputs<'_, 's, S, G>),
 ) {
     let queue = Queue { segments, ahead: VecDeque::new(), most: workers * AHEAD_PER_WORKER };
-    let work = Work { once, again, digester, queue: Mutex::new(queue), room: Condvar::new() };
+    let work = SharedQueue { once, again, digester, queue: Mutex::new(queue), room: Condvar::new() };
     thread::scope(|scope| {
         for _ in 1..workers {
             // If there are no threads to be had, others do its work.
@@ -88,12 +88,12 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = Item<'s>> + Send, G: Digester>
 
 /// The outputs of segments, in their order.
 pub(crate) struct Outputs<'w, 's, S, G: Digester> {
-    work: &'w Work<'w, S, G>,
+    work: &'w SharedQueue<'w, S, G>,
     /// The segment whose turn it is, if no other worker has begun it.
     begun: Option<Job<'s, G::Digest>>,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Outputs<'_, 's, S, G> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, G> {
     /// Whose turn it is; `None`: all are taken.
     pub(crate) fn place(&mut self) -> Option<Place> {
         let mut queue = self.work.queue();
@@ -104,7 +104,7 @@ impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Outputs<'_, 's, S, G> {
     }
 
     /// The output of the segment whose turn it is; nothing where there is none.
-    pub(crate) fn take(&mut self) -> Output<G::Digest> {
+    pub(crate) fn take(&mut self) -> DigestedOutput<G::Digest> {
         let mut begun = self.begun.take();
         loop {
             if let Some(job) = begun {
@@ -134,7 +134,7 @@ impl<S, G: Digester> Drop for Outputs<'_, '_, S, G> {
 }
 
 /// What all workers share.
-struct Work<'a, S, G: Digester> {
+struct SharedQueue<'a, S, G: Digester> {
     once: Decoding<'a>,
     again: Decoding<'a>,
     digester: Option<&'a G>,
@@ -146,25 +146,25 @@ struct Work<'a, S, G: Digester> {
 /// Segments that are still to come, and those that a worker has begun.
 struct Queue<S, D> {
     segments: S,
-    ahead: VecDeque<(Place, mpsc::Receiver<Output<D>>)>,
+    ahead: VecDeque<(Place, mpsc::Receiver<DigestedOutput<D>>)>,
     /// So many at most; 0: nobody takes them any more.
     most: usize,
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, D> Queue<S, D> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, D> Queue<S, D> {
     /// The next segment, if there is one and not enough are ahead.
     fn begin(&mut self) -> Option<Job<'s, D>> {
         if self.ahead.len() >= self.most {
             return None;
         }
-        let Item { place, segment } = self.segments.next()?;
+        let QueuedSegment { place, segment } = self.segments.next()?;
         let (give, given) = mpsc::sync_channel(1);
         self.ahead.push_back((place, given));
         Some((segment, place.again.is_some(), give))
     }
 }
 
-impl<S, G: Digester> Work<'_, S, G> {
+impl<S, G: Digester> SharedQueue<'_, S, G> {
     fn queue(&self) -> MutexGuard<'_, Queue<S, G::Digest>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,7 +184,7 @@ impl<S, G: Digester> Work<'_, S, G> {
     }
 }
 
-impl<'s, S: Iterator<Item = Item<'s>>, G: Digester> Work<'_, S, G> {
+impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> SharedQueue<'_, S, G> {
     /// Decodes until there is nothing left.
     fn run(&self) {
         while let Some(job) = self.next() {

@@ -15,7 +15,7 @@ use crate::target::{self, Remarks};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aim {
     /// The functions, and the ancestor behind them; empty if that is not known yet.
-    pub(crate) functions: Vec<Place>,
+    pub(crate) functions: Vec<FunctionPlace>,
     /// The IP filter; `None`: there is no -i, or it cannot be decided yet.
     pub(crate) filter: Option<Chosen>,
 }
@@ -32,7 +32,7 @@ impl Aim {
 
 /// Where a function is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FunctionPlace {
     /// Its name, with parameter types.
     pub(crate) name: String,
     /// As its process names the file.
@@ -71,7 +71,7 @@ impl Aim {
             }
             None => None,
         };
-        let place = |function: &FunctionMatch| Place {
+        let place = |function: &FunctionMatch| FunctionPlace {
             name: function.full_name.clone(),
             object: function.object_name.clone(),
             parts: code

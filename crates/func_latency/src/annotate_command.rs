@@ -19,7 +19,7 @@ use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
-use crate::render::annotate::{self as rendered, View};
+use crate::render::annotate::{self as rendered, AnnotateView};
 use crate::render::image_names::ImageNames;
 use crate::report_command::text_width;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("annotate"), |opened| {
         let function = opened.one_function("annotate")?;
         let request = opened.request()?;
-        let chosen = config.slow.map(|slow| Chosen::of(opened, &request, slow)).transpose()?;
+        let chosen = config.slow.map(|slow| ComparedCalls::of(opened, &request, slow)).transpose()?;
         let groups = own_code(opened, &request, chosen.as_ref())?;
         if groups.iter().all(|group| group.calls.count == 0) {
             messages::warn("no call was seen from its entry to its end");
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &AnnotateConfig) -> Result<Exit> {
         let lines = lines::lines(opened.image, &listing);
         let by_lines = lines::are_known(&lines) && !(config.instructions && config.format == Format::Text);
         let source = config.source.clone().map(SourceText::below);
-        let view = View {
+        let view = AnnotateView {
             names: &NamesFor { names: &ImageNames::new(opened.image, true), format: config.format },
             input: &config.calls.input.display().to_string(),
             function,
@@ -82,14 +82,14 @@ fn check_seen(opened: &Opened<'_>, function: FunctionId, groups: &[OwnCode]) -> 
 }
 
 /// The calls that are compared.
-struct Chosen {
+struct ComparedCalls {
     /// The group of each, slow ones first.
     groups: HashMap<CallId, usize>,
     /// What makes the slow ones slow, in words.
     asked: String,
 }
 
-impl Chosen {
+impl ComparedCalls {
     fn of(opened: &Opened<'_>, request: &Request, slow: Percentile) -> Result<Self> {
         let report = opened.report(&Request { rows: true, ..request.clone() })?;
         let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
@@ -102,7 +102,7 @@ impl Chosen {
 }
 
 /// What the calls of each group did in their own code.
-fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&Chosen>) -> Result<Vec<OwnCode>> {
+fn own_code(opened: &Opened<'_>, request: &Request, chosen: Option<&ComparedCalls>) -> Result<Vec<OwnCode>> {
     let code = CodeRequest {
         detail: CodeDetail::Instructions,
         groups: if chosen.is_some() { 2 } else { 1 },

@@ -16,7 +16,7 @@ use crate::args::{DecoderChoice, Weight};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::filter::{NsRange, TidSet};
-use crate::one_call::Place;
+use crate::one_call::CallPlace;
 use crate::progress::Progress;
 use crate::render::Names;
 use crate::render::rows::{Labels, Origin};
@@ -248,9 +248,9 @@ impl<'a> Opened<'a> {
     }
 
     /// Where one call of it is opened.
-    pub(crate) fn place(&self) -> Place<'a> {
+    pub(crate) fn place(&self) -> CallPlace<'a> {
         let Self { config, recording, schedule, image, .. } = *self;
-        Place { recording, schedule, image, workers: config.workers, decoder: config.decoder }
+        CallPlace { recording, schedule, image, workers: config.workers, decoder: config.decoder }
     }
 
     /// Refuses a weight that is not known.

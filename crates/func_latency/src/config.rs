@@ -17,7 +17,7 @@ use crate::args::{
 };
 use crate::exit::{Exit, failure};
 use crate::filter::{Ancestor, NsRange, RegionSpec, TidSet, TimeWindow};
-use crate::output::{Asked, cannot_write, check_apart, check_writable};
+use crate::output::{OutputAsked, cannot_write, check_apart, check_writable};
 use crate::render::row_limit::RowLimit;
 use crate::render::rows::{Label, Labels};
 
@@ -264,11 +264,11 @@ impl ReportConfig {
     }
 
     /// The files that it writes.
-    fn outputs(&self) -> Vec<Asked<'_>> {
-        let rows = self.rows.iter().map(|rows| Asked { option: "--rows", path: rows.path() });
-        let page = self.html.iter().map(|path| Asked { option: "--html", path });
-        let flamegraph = self.flamegraph.iter().map(|(_, path)| Asked { option: "-F", path });
-        let summary = self.summary.iter().map(|path| Asked { option: "--summary", path });
+    fn outputs(&self) -> Vec<OutputAsked<'_>> {
+        let rows = self.rows.iter().map(|rows| OutputAsked { option: "--rows", path: rows.path() });
+        let page = self.html.iter().map(|path| OutputAsked { option: "--html", path });
+        let flamegraph = self.flamegraph.iter().map(|(_, path)| OutputAsked { option: "-F", path });
+        let summary = self.summary.iter().map(|path| OutputAsked { option: "--summary", path });
         rows.chain(summary).chain(page).chain(flamegraph).collect()
     }
 
@@ -277,7 +277,7 @@ impl ReportConfig {
     /// # Errors
     /// One cannot.
     pub(crate) fn check_outputs(&self) -> Result<()> {
-        self.outputs().into_iter().try_for_each(|Asked { option, path }| match option {
+        self.outputs().into_iter().try_for_each(|OutputAsked { option, path }| match option {
             "--rows" => check_rows_output(path),
             _ => check_writable(path),
         })

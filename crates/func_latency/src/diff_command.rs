@@ -84,12 +84,12 @@ fn of_recordings(config: &DiffConfig) -> Result<Exit> {
 /// Callees of both recordings: they have names in common, not ids, and not the places that they are called
 /// from.
 #[derive(Default)]
-struct Callees {
+struct CommonCallees {
     known: Vec<(ChildKind, String)>,
     places: HashMap<(ChildKind, String), usize>,
 }
 
-impl Callees {
+impl CommonCallees {
     fn place(&mut self, callee: (ChildKind, String)) -> usize {
         let next = self.known.len();
         let place = *self.places.entry(callee.clone()).or_insert(next);
@@ -103,14 +103,14 @@ impl Callees {
 /// The calls of both recordings.
 struct Gathered {
     ledger: Ledger<usize>,
-    callees: Callees,
+    callees: CommonCallees,
     base: Recorded,
     these: Recorded,
 }
 
 impl Gathered {
     fn of(config: &DiffConfig, base: &Opened<'_>, these: &Opened<'_>) -> Result<Self> {
-        let (mut ledger, mut callees) = (Ledger::default(), Callees::default());
+        let (mut ledger, mut callees) = (Ledger::default(), CommonCallees::default());
         let no_off_cpu = [base, these].map(|opened| opened.surroundings().no_off_cpu());
         let is_apart = no_off_cpu == [None; 2];
         let is_counted = [base, these].iter().all(|opened| opened.counters_of_work().is_some());
@@ -132,7 +132,7 @@ fn add(
     (side, off_cpu): (Side, OffCpuPart<'_>),
     counters: Option<CountersAsked>,
     ledger: &mut Ledger<usize>,
-    callees: &mut Callees,
+    callees: &mut CommonCallees,
 ) -> Result<Recorded> {
     opened.one_function("diff")?;
     let names = ImageNames::new(opened.image, false);

@@ -26,7 +26,7 @@ use crate::summary::names::SummaryNames;
 const CALLS_MAX: u64 = 1 << 28;
 
 /// A summary of recordings of one host that have one value of the label.
-struct Part {
+struct GroupSummary {
     name: String,
     host: String,
     value: String,
@@ -47,13 +47,14 @@ pub(crate) fn sides(paths: &[PathBuf], by: &LabelValues, functions: &[String]) -
     check_once(&parts)?;
     let values = two_values(&parts, by)?;
     let [of_base, of_these] = &values;
-    let (base, others): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.value == *of_base);
-    let these: Vec<Part> = others.into_iter().filter(|part| part.value == *of_these).collect();
-    let hosts = |parts: &[Part]| parts.iter().map(|part| &part.host).collect::<BTreeSet<_>>().len();
+    let (base, others): (Vec<GroupSummary>, Vec<GroupSummary>) =
+        parts.into_iter().partition(|part| part.value == *of_base);
+    let these: Vec<GroupSummary> = others.into_iter().filter(|part| part.value == *of_these).collect();
+    let hosts = |parts: &[GroupSummary]| parts.iter().map(|part| &part.host).collect::<BTreeSet<_>>().len();
     let are_hosts = hosts(&base) > 1 && hosts(&these) > 1;
     let function = one_function(base.iter().chain(&these), functions)?;
     let runs_of = |parts| if are_hosts { by_host(parts) } else { Ok(parts) };
-    let side = |value: &String, parts: Vec<Part>| {
+    let side = |value: &String, parts: Vec<GroupSummary>| {
         let runs = parts.iter().filter_map(|part| run(part, &function)).collect::<Result<Vec<Run>>>()?;
         let what = if are_hosts { "host" } else { "recording" };
         let name = format!("{}={value} ({})", by.key, counted(runs.len() as u64, what));
@@ -71,7 +72,7 @@ pub(crate) fn sides(paths: &[PathBuf], by: &LabelValues, functions: &[String]) -
 }
 
 /// The hosts of a file, each with the value of its recordings.
-fn parts_of(name: &str, file: SummaryFile, by: &LabelValues) -> Result<Vec<Part>, String> {
+fn parts_of(name: &str, file: SummaryFile, by: &LabelValues) -> Result<Vec<GroupSummary>, String> {
     let column = format!("label_{}", by.key);
     let several = file.hosts.len() > 1;
     let part = |(host, file): (String, SummaryFile)| {
@@ -89,12 +90,12 @@ fn parts_of(name: &str, file: SummaryFile, by: &LabelValues) -> Result<Vec<Part>
             }
         };
         let name = if several { format!("{name}: {host}") } else { name.to_owned() };
-        Ok(Part { name, host, value, file })
+        Ok(GroupSummary { name, host, value, file })
     };
     file.by_host().into_iter().map(part).collect()
 }
 
-fn check_once(parts: &[Part]) -> Result<()> {
+fn check_once(parts: &[GroupSummary]) -> Result<()> {
     let mut known = BTreeMap::new();
     for part in parts {
         for recording in part.file.recordings.keys() {
@@ -109,7 +110,7 @@ fn check_once(parts: &[Part]) -> Result<()> {
 }
 
 /// The values of A and B.
-fn two_values(parts: &[Part], by: &LabelValues) -> Result<[String; 2]> {
+fn two_values(parts: &[GroupSummary], by: &LabelValues) -> Result<[String; 2]> {
     let there: BTreeSet<&String> = parts.iter().map(|part| &part.value).collect();
     if let Some(values) = &by.values {
         return match values.iter().find(|value| !there.contains(value)) {
@@ -135,7 +136,7 @@ fn two_values(parts: &[Part], by: &LabelValues) -> Result<[String; 2]> {
 }
 
 /// The function that is compared: the one that was named, or the only one.
-fn one_function<'p>(parts: impl Iterator<Item = &'p Part>, asked: &[String]) -> Result<String> {
+fn one_function<'p>(parts: impl Iterator<Item = &'p GroupSummary>, asked: &[String]) -> Result<String> {
     let mut known: BTreeSet<String> = BTreeSet::new();
     for part in parts {
         let names = SummaryNames::new(&part.file.names, false);
@@ -152,9 +153,9 @@ fn one_function<'p>(parts: impl Iterator<Item = &'p Part>, asked: &[String]) -> 
 }
 
 /// Adds up the parts of each host.
-fn by_host(parts: Vec<Part>) -> Result<Vec<Part>> {
-    let mut hosts: BTreeMap<String, Part> = BTreeMap::new();
-    for Part { name, host, value, file } in parts {
+fn by_host(parts: Vec<GroupSummary>) -> Result<Vec<GroupSummary>> {
+    let mut hosts: BTreeMap<String, GroupSummary> = BTreeMap::new();
+    for GroupSummary { name, host, value, file } in parts {
         let file = match hosts.remove(&host) {
             None => file,
             Some(known) => {
@@ -162,13 +163,13 @@ fn by_host(parts: Vec<Part>) -> Result<Vec<Part>> {
                 merged.map_err(|why| failure(Exit::Usage, format!("{name}: {why}")))?
             }
         };
-        hosts.insert(host.clone(), Part { name: host.clone(), host, value, file });
+        hosts.insert(host.clone(), GroupSummary { name: host.clone(), host, value, file });
     }
     Ok(hosts.into_values().collect())
 }
 
 /// The calls of a part; `None`: none of them counts.
-fn run(part: &Part, function: &str) -> Option<Result<Run>> {
+fn run(part: &GroupSummary, function: &str) -> Option<Result<Run>> {
     let names = SummaryNames::new(&part.file.names, false);
     let sums = part.file.sums()?;
     let id = sums.functions().find(|id| names.function(*id) == function)?;

@@ -21,7 +21,7 @@ use crate::filter::CallNumber;
 #[cfg(feature = "bpf")]
 use crate::messages;
 use crate::printable::{NamesFor, Printable};
-use crate::render::explain::{self as rendered, Branches, Explanation, Part};
+use crate::render::explain::{self as rendered, Branches, ExplainedGroup, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::text::cause;
 use crate::report_command::text_width;
@@ -61,8 +61,14 @@ pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Re
     let groups = Groups::choose(&explained, SlowCalls::USUAL.choice()).map_err(no_groups)?;
     let (ledger, clusters) = ledger_of_rows(&groups, function);
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject =
-        Subject { image, input, function: function.id, slow: SlowCalls::USUAL, groups: &groups, no_off_cpu };
+    let subject = ExplainedCalls {
+        image,
+        input,
+        function: function.id,
+        slow: SlowCalls::USUAL,
+        groups: &groups,
+        no_off_cpu,
+    };
     subject.write(&ledger, &clusters, |_| Ok(None), Format::Text)
 }
 
@@ -85,7 +91,8 @@ fn explain(opened: &Opened<'_>, slow: SlowCalls, format: Format) -> Result<()> {
     let (ledger, clusters) = ledger.finish();
     let input = opened.config.input.display().to_string();
     let no_off_cpu = report.trace.no_off_cpu;
-    let subject = Subject { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
+    let subject =
+        ExplainedCalls { image: opened.image, input: &input, function, slow, groups: &groups, no_off_cpu };
     let mut known = BTreeMap::new();
     subject.write(&ledger, &clusters, |calls| branches(opened, calls, &groups.typical, &mut known), format)
 }
@@ -100,7 +107,7 @@ pub(crate) fn cause_of(opened: &Opened<'_>, rows: &[CallRow], id: CallId) -> Res
     opened.counted_trees(&mut ledger, opened.counters_of_work())?;
     let (ledger, _) = ledger.finish();
     let names = NamesFor { names: &ImageNames::new(opened.image, true), format: Format::Text };
-    let part = Part::new(&names, &groups.slow, groups.outlying, &ledger, None);
+    let part = ExplainedGroup::new(&names, &groups.slow, groups.outlying, &ledger, None);
     let cause = part.and_then(|part| cause(&part.ledger));
     Ok(cause.map(|(what, of)| format!("{what} ({of})")).ok_or_else(|| "nothing in it stands out".to_owned()))
 }
@@ -125,7 +132,7 @@ fn branches(
 }
 
 /// Which calls are explained.
-struct Subject<'a> {
+struct ExplainedCalls<'a> {
     image: &'a Image,
     input: &'a str,
     function: FunctionId,
@@ -134,7 +141,7 @@ struct Subject<'a> {
     no_off_cpu: Option<NoOffCpu>,
 }
 
-impl Subject<'_> {
+impl ExplainedCalls<'_> {
     /// `branches` opens one of some slow calls.
     fn write(
         &self,
@@ -145,7 +152,7 @@ impl Subject<'_> {
     ) -> Result<()> {
         let names = NamesFor { names: &ImageNames::new(self.image, true), format };
         let part = |calls: &[CallRow], outlying, ledger: &Ledger<ChildKey>, branches| {
-            let part = Part::new(&names, calls, outlying, ledger, branches);
+            let part = ExplainedGroup::new(&names, calls, outlying, ledger, branches);
             part.ok_or_else(|| no_groups(ChoiceError::NoCalls))
         };
         let of_clusters = clusters.clusters.iter().enumerate().map(|(at, cluster)| {
@@ -153,7 +160,7 @@ impl Subject<'_> {
             let branches = if is_listed { branches(&cluster.calls)? } else { None };
             part(&cluster.calls, cluster.outlying, &cluster.ledger, branches)
         });
-        let of_clusters: Vec<Part> = of_clusters.collect::<Result<_>>()?;
+        let of_clusters: Vec<ExplainedGroup> = of_clusters.collect::<Result<_>>()?;
         let of_most = match of_clusters.first() {
             Some(cluster) => cluster.branches.clone(),
             None => branches(&self.groups.slow)?,

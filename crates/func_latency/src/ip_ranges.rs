@@ -27,7 +27,7 @@ const NEAR_BYTES: u64 = 4096;
 
 /// A stretch of code that is to be traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct TracedCode {
     object: ObjectId,
     start: u64,
     end: u64,
@@ -37,7 +37,7 @@ struct Part {
     hot: bool,
 }
 
-impl Part {
+impl TracedCode {
     fn range(&self) -> Range<FileOffset> {
         FileOffset(self.start)..FileOffset(self.end)
     }
@@ -47,7 +47,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
     /// Code in ranges.
-    Ranges { ranges: Vec<IpRange>, left_out: Vec<LeftOut> },
+    Ranges { ranges: Vec<IpRange>, left_out: Vec<CodeLeftOut> },
     /// All user code, because of a function that the kernel cannot filter for.
     Everything { function: String, why: Misplaced },
 }
@@ -61,7 +61,7 @@ impl Chosen {
             }
             Self::Ranges { left_out, .. } => {
                 let same_reason = left_out.chunk_by(|one, next| one.why == next.why);
-                let warning = |parts: &[LeftOut]| {
+                let warning = |parts: &[CodeLeftOut]| {
                     let names: Vec<String> = parts.iter().map(|left_out| left_out.part.clone()).collect();
                     let why = parts.first().map_or(Why::NoRange, |left_out| left_out.why);
                     format!(
@@ -77,7 +77,7 @@ impl Chosen {
 
 /// A part of a function that the filter does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct CodeLeftOut {
     pub(crate) part: String,
     pub(crate) why: Why,
 }
@@ -118,13 +118,13 @@ pub(crate) fn choose(
     }
     let all = parts(code, functions, ancestor);
     let copies = copies(code, &all, limit, proc)?;
-    let is_found = |part: &Part| code.range_is_found(part.object, &part.range(), proc);
+    let is_found = |part: &TracedCode| code.range_is_found(part.object, &part.range(), proc);
     let (mut placed, mut left_out) = (Vec::new(), Vec::new());
     for part in all {
         match is_found(&part) {
             Ok(()) => placed.push(part),
             Err(why) if part.hot => return Ok(Chosen::Everything { function: part.name, why }),
-            Err(why) => left_out.push(LeftOut { part: part.name, why: Why::Misplaced(why) }),
+            Err(why) => left_out.push(CodeLeftOut { part: part.name, why: Why::Misplaced(why) }),
         }
     }
     let (kept, no_range) = fit(placed, limit / copies);
@@ -135,7 +135,7 @@ pub(crate) fn choose(
         );
         return Err(failure(Exit::Usage, message));
     }
-    left_out.extend(no_range.into_iter().map(|part| LeftOut { part: part.name, why: Why::NoRange }));
+    left_out.extend(no_range.into_iter().map(|part| CodeLeftOut { part: part.name, why: Why::NoRange }));
     let mut chosen = Vec::new();
     for part in &kept {
         // Parts that one range has together may lie in two mappings.
@@ -151,7 +151,7 @@ pub(crate) fn choose(
 ///
 /// # Errors
 /// More than there are.
-fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<usize> {
+fn copies(code: &LiveCode, parts: &[TracedCode], limit: usize, proc: &Proc) -> Result<usize> {
     let mut most = 1;
     for part in parts.iter().filter(|part| part.hot) {
         let files = files(code, part, proc)?;
@@ -170,10 +170,10 @@ fn copies(code: &LiveCode, parts: &[Part], limit: usize, proc: &Proc) -> Result<
     Ok(most)
 }
 
-fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<Part> {
+fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&FunctionMatch>) -> Vec<TracedCode> {
     let of = |function: &FunctionMatch| {
         let ranges = code.image.function_file_ranges(function.id).into_iter().enumerate();
-        let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| Part {
+        let part = |(number, (FileOffset(start), bytes)): (usize, (FileOffset, u64))| TracedCode {
             object: function.object,
             start,
             end: start.saturating_add(bytes),
@@ -186,18 +186,20 @@ fn parts(code: &LiveCode, functions: &[FunctionMatch], ancestor: Option<&Functio
         };
         ranges.map(part).collect::<Vec<_>>()
     };
-    let (wanted, above): (Vec<Part>, Vec<Part>) =
+    let (wanted, above): (Vec<TracedCode>, Vec<TracedCode>) =
         (functions.iter().flat_map(of).collect(), ancestor.into_iter().flat_map(of).collect());
-    let pick = |parts: &[Part], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
+    let pick =
+        |parts: &[TracedCode], hot| parts.iter().filter(|part| part.hot == hot).cloned().collect::<Vec<_>>();
     [pick(&wanted, true), pick(&above, true), pick(&wanted, false), pick(&above, false)].concat()
 }
 
 /// The parts that fit, by priority, and those that do not.
-fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
-    let (mut kept, mut left_out): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
+fn fit(parts: Vec<TracedCode>, limit: usize) -> (Vec<TracedCode>, Vec<TracedCode>) {
+    let (mut kept, mut left_out): (Vec<TracedCode>, Vec<TracedCode>) = (Vec::new(), Vec::new());
     for part in parts {
-        let gap =
-            |other: &Part| other.start.saturating_sub(part.end).max(part.start.saturating_sub(other.end));
+        let gap = |other: &TracedCode| {
+            other.start.saturating_sub(part.end).max(part.start.saturating_sub(other.end))
+        };
         let full = kept.len() == limit;
         let within = if full { NEAR_BYTES } else { 0 };
         let near = kept.iter_mut().find(|other| other.object == part.object && gap(other) <= within);
@@ -213,7 +215,7 @@ fn fit(parts: Vec<Part>, limit: usize) -> (Vec<Part>, Vec<Part>) {
     (kept, left_out)
 }
 
-fn ranges(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<IpRange>> {
+fn ranges(code: &LiveCode, part: &TracedCode, proc: &Proc) -> Result<Vec<IpRange>> {
     let mapped_as = code.image.object_name(part.object).to_owned();
     let range = |file| IpRange {
         mapped_as: mapped_as.clone(),
@@ -225,7 +227,7 @@ fn ranges(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<IpRange>> {
 }
 
 /// The files that a part is in.
-fn files(code: &LiveCode, part: &Part, proc: &Proc) -> Result<Vec<PathBuf>> {
+fn files(code: &LiveCode, part: &TracedCode, proc: &Proc) -> Result<Vec<PathBuf>> {
     let start = FileOffset(part.start);
     let mapped_as = code.image.object_name(part.object).to_owned();
     if mapped_as.contains([' ', '\t', '\n', ',']) {
@@ -260,11 +262,11 @@ mod tests {
     use crate::live_code::laid_out::{self, LaidOut};
     use crate::target::{Wanted, with_code};
 
-    fn part(object: u32, start: u64, name: &str, hot: bool) -> Part {
-        Part { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
+    fn part(object: u32, start: u64, name: &str, hot: bool) -> TracedCode {
+        TracedCode { object: ObjectId(object), start, end: start + 0x100, name: name.to_owned(), hot }
     }
 
-    fn fitted(parts: &[Part], limit: usize) -> (Vec<(u64, u64)>, Vec<String>) {
+    fn fitted(parts: &[TracedCode], limit: usize) -> (Vec<(u64, u64)>, Vec<String>) {
         let (kept, left_out) = fit(parts.to_vec(), limit);
         let ranges = kept.iter().map(|part| (part.start, part.end)).collect();
         (ranges, left_out.into_iter().map(|part| part.name).collect())
@@ -293,7 +295,7 @@ mod tests {
         let starts: Vec<_> = ranges.iter().map(|range| range.start).collect();
         assert_eq!(starts, [FileOffset(0x2c30)]);
         let why = Why::Misplaced(Misplaced::Mapping(laid_out::PID));
-        assert_eq!(left_out, [LeftOut { part: "the cold part of inside".to_owned(), why }]);
+        assert_eq!(left_out, [CodeLeftOut { part: "the cold part of inside".to_owned(), why }]);
     }
 
     #[test]
@@ -339,7 +341,7 @@ mod tests {
 
     #[test]
     fn warnings_name_what_is_not_filtered_and_why() {
-        let left_out = |part: &str, why| LeftOut { part: part.to_owned(), why };
+        let left_out = |part: &str, why| CodeLeftOut { part: part.to_owned(), why };
         let misplaced = Misplaced::Mapping(model::Pid(7));
         let chosen = Chosen::Ranges {
             ranges: Vec::new(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::args::{Format, MergeArgs};
 use crate::exit::{Exit, failure};
-use crate::output::{self, Asked};
+use crate::output::{self, OutputAsked};
 use crate::parts;
 use crate::printable::{Printable, with_printable};
 use crate::render::by_host::HostReport;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
     }
     if let Some(path) = &args.summary {
         let inputs: Vec<_> = args.files.iter().map(std::path::PathBuf::as_path).collect();
-        output::check_apart(&inputs, &[Asked { option: "--summary", path }])?;
+        output::check_apart(&inputs, &[OutputAsked { option: "--summary", path }])?;
         output::check_writable(path)?;
     }
     let mut file = merged(args)?;

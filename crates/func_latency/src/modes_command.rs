@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::explain_config::ModesConfig;
 use crate::printable::{NamesFor, Printable};
 use crate::render::image_names::ImageNames;
-use crate::render::modes::{self, Kind, View};
+use crate::render::modes::{self, AlikeCalls, ModesView};
 use crate::report_command::text_width;
 use crate::{messages, one_call};
 
@@ -36,7 +36,7 @@ pub(crate) fn run(config: &ModesConfig) -> Result<Exit> {
         let kinds = kinds(opened, &found, &calls)?;
         let input = config.calls.input.display().to_string();
         let names = NamesFor { names: &ImageNames::new(opened.image, true), format: config.format };
-        let view = View { names: &names, input: &input, function, modes: &found };
+        let view = ModesView { names: &names, input: &input, function, modes: &found };
         let mut out = BufWriter::new(stdout().lock());
         let written = match config.format {
             Format::Text => modes::write_text(&mut Printable(&mut out), &view, &kinds, text_width()),
@@ -70,7 +70,7 @@ impl TreeSink for WayOfEach {
 }
 
 /// The kinds of calls of each way, by the branches that they took.
-fn kinds(opened: &Opened<'_>, modes: &Modes, calls: &[(CallRow, Ways)]) -> Result<Vec<Vec<Kind>>> {
+fn kinds(opened: &Opened<'_>, modes: &Modes, calls: &[(CallRow, Ways)]) -> Result<Vec<Vec<AlikeCalls>>> {
     let rows: Vec<CallRow> = calls.iter().map(|(row, _)| *row).collect();
     let branches = one_call::own_branches(opened.place(), &rows)?;
     let mut by_mode: Vec<Vec<(CallRow, &OwnBranches)>> = vec![Vec::new(); modes.modes.len()];
@@ -80,5 +80,5 @@ fn kinds(opened: &Opened<'_>, modes: &Modes, calls: &[(CallRow, Ways)]) -> Resul
             of_mode.push((*row, branches));
         }
     }
-    Ok(by_mode.iter().map(|calls| Kind::of_calls(calls)).collect())
+    Ok(by_mode.iter().map(|calls| AlikeCalls::of_calls(calls)).collect())
 }

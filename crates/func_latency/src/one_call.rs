@@ -68,7 +68,7 @@ pub struct OpenedCall {
 
 /// Where to look.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct CallPlace<'a> {
     /// The recording.
     pub recording: &'a Recording<'a>,
     /// Who ran when.
@@ -87,7 +87,7 @@ pub struct Place<'a> {
 /// # Errors
 /// The decoder is not there.
 pub fn open(
-    place: Place<'_>,
+    place: CallPlace<'_>,
     function: FunctionId,
     key: &CallKey,
     twin: usize,
@@ -111,7 +111,7 @@ pub fn open(
 ///
 /// # Errors
 /// The decoder is not there.
-pub fn branches(place: Place<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
+pub fn branches(place: CallPlace<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
     for part in parts(row.tid, row.start_ns, row.latency_ns) {
         let mut recorder = BranchRecorder::new(&[*row], place.image);
         place.decode(part, true, &mut recorder)?;
@@ -127,7 +127,7 @@ pub fn branches(place: Place<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
 ///
 /// # Errors
 /// The decoder is not there.
-pub(crate) fn own_branches(place: Place<'_>, rows: &[CallRow]) -> Result<Vec<Option<OwnBranches>>> {
+pub(crate) fn own_branches(place: CallPlace<'_>, rows: &[CallRow]) -> Result<Vec<Option<OwnBranches>>> {
     let mut recorder = BranchRecorder::new(rows, place.image);
     place.decode(None, true, &mut recorder)?;
     Ok(recorder.finish())
@@ -139,10 +139,10 @@ fn parts(tid: Tid, from: Ns, latency_ns: u64) -> impl Iterator<Item = Option<Par
     AROUND.into_iter().map(move |around| Some(Part { tid, from, to, around })).chain([None])
 }
 
-impl Place<'_> {
+impl CallPlace<'_> {
     /// Decodes a part of it; how many bytes that had.
     fn decode(self, part: Option<Part>, all_branches: bool, sink: &mut dyn EventSink) -> Result<u64> {
-        let Place { recording, schedule, image, workers, decoder } = self;
+        let CallPlace { recording, schedule, image, workers, decoder } = self;
         let options = DecodeOptions { workers, part, ..DecodeOptions::default() };
         let context = Context::new(recording, schedule, image, all_branches);
         let decoded = decoder::decode_with(decoder.decoder()?, &context, &options, &|_| (), sink);
@@ -151,13 +151,13 @@ impl Place<'_> {
 }
 
 fn look(
-    place: Place<'_>,
+    place: CallPlace<'_>,
     function: FunctionId,
     key: &CallKey,
     twin: usize,
     part: Option<Part>,
 ) -> Result<(Option<(CallRow, CallTree)>, u64)> {
-    let Place { recording, schedule, image, .. } = place;
+    let CallPlace { recording, schedule, image, .. } = place;
     let request = Request {
         functions: vec![function],
         tids: vec![key.tid],
@@ -166,7 +166,7 @@ fn look(
     };
     // A part has not all of them.
     let wants_callers = part.is_none() && image.is_of_kernel(function);
-    let mut calls = Calls { key, wants_callers, found: Vec::new() };
+    let mut calls = CallSearch { key, wants_callers, found: Vec::new() };
     let around = Surroundings { is_part: part.is_some(), ..Surroundings::of(recording, schedule, image) };
     let mut analysis = Analysis::with_trees(&request, around, &mut calls);
     let bytes = place.decode(part, false, &mut analysis)?;
@@ -177,13 +177,13 @@ fn look(
 }
 
 /// Those that are the same to a key.
-struct Calls<'k> {
+struct CallSearch<'k> {
     key: &'k CallKey,
     wants_callers: bool,
     found: Vec<(CallRow, CallTree)>,
 }
 
-impl TreeSink for Calls<'_> {
+impl TreeSink for CallSearch<'_> {
     fn wanted(&self) -> Trees {
         Trees::EnteredAt(self.key.aux_offset.into_iter().collect())
     }

@@ -26,7 +26,7 @@ const LINKS_MAX: usize = 40;
 
 /// An output, as it was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct OutputAsked<'a> {
     pub(crate) option: &'a str,
     pub(crate) path: &'a Path,
 }
@@ -48,7 +48,7 @@ pub(crate) fn create_empty_directory(option: &str, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// One is not, which is wrong usage.
-pub(crate) fn check_apart(inputs: &[&Path], outputs: &[Asked<'_>]) -> Result<()> {
+pub(crate) fn check_apart(inputs: &[&Path], outputs: &[OutputAsked<'_>]) -> Result<()> {
     let read: Vec<(PathBuf, Identity)> = inputs
         .iter()
         .flat_map(|input| parts(input))
@@ -56,7 +56,7 @@ pub(crate) fn check_apart(inputs: &[&Path], outputs: &[Asked<'_>]) -> Result<()>
         .collect();
     let mut written: Vec<(String, Identity, bool)> =
         own_stdout().map(|identity| ("stdout".to_owned(), identity, true)).into_iter().collect();
-    for Asked { option, path } in outputs {
+    for OutputAsked { option, path } in outputs {
         let named = format!("{option} {}", path.display());
         // A device or a pipe is nothing that could be lost.
         let Some(identity) = Identity::of(path) else { continue };
@@ -65,7 +65,7 @@ pub(crate) fn check_apart(inputs: &[&Path], outputs: &[Asked<'_>]) -> Result<()>
             return Err(failure(Exit::Usage, message));
         }
         // What goes on where the other is does not overwrite it.
-        let goes_on = matches!(Place::of(path), Ok(Place::Stdout | Place::Stderr));
+        let goes_on = matches!(OutputPlace::of(path), Ok(OutputPlace::Stdout | OutputPlace::Stderr));
         let same = |(_, other, other_goes_on): &&(String, Identity, bool)| {
             *other == identity && !(goes_on && *other_goes_on)
         };
@@ -147,7 +147,7 @@ fn is_open_file(path: &Path) -> bool {
 }
 
 /// How something is written there.
-enum Place {
+enum OutputPlace {
     /// Beside it first; its path without links.
     File(PathBuf),
     Stdout,
@@ -156,7 +156,7 @@ enum Place {
     Other,
 }
 
-impl Place {
+impl OutputPlace {
     fn of(path: &Path) -> io::Result<Self> {
         let end = followed(path);
         if is_open_file(&end) {
@@ -179,12 +179,12 @@ impl Place {
 /// # Errors
 /// It cannot.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    let can = || match Place::of(path)? {
-        Place::File(end) => open_file(&end).map(drop),
+    let can = || match OutputPlace::of(path)? {
+        OutputPlace::File(end) => open_file(&end).map(drop),
         // To open a pipe waits for its reader, who would take our closing it for the end.
-        Place::Other if fs::metadata(path)?.file_type().is_fifo() => Ok(()),
-        Place::Other => OpenOptions::new().write(true).open(path).map(drop),
-        Place::Stdout | Place::Stderr => Ok(()),
+        OutputPlace::Other if fs::metadata(path)?.file_type().is_fifo() => Ok(()),
+        OutputPlace::Other => OpenOptions::new().write(true).open(path).map(drop),
+        OutputPlace::Stdout | OutputPlace::Stderr => Ok(()),
     };
     can().with_context(|| cannot_write(path))
 }
@@ -244,17 +244,17 @@ impl OutputFile {
     }
 
     fn open(path: &Path) -> io::Result<(File, Option<NewFile>)> {
-        match Place::of(path)? {
-            Place::File(end) => {
+        match OutputPlace::of(path)? {
+            OutputPlace::File(end) => {
                 let (file, new) = open_file(&end)?;
                 if new.is_none() {
                     file.set_len(0)?;
                 }
                 Ok((file, new))
             }
-            Place::Stdout => Ok((stdout().as_fd().try_clone_to_owned()?.into(), None)),
-            Place::Stderr => Ok((stderr().as_fd().try_clone_to_owned()?.into(), None)),
-            Place::Other => Ok((File::create(path)?, None)),
+            OutputPlace::Stdout => Ok((stdout().as_fd().try_clone_to_owned()?.into(), None)),
+            OutputPlace::Stderr => Ok((stderr().as_fd().try_clone_to_owned()?.into(), None)),
+            OutputPlace::Other => Ok((File::create(path)?, None)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::args::{Format, PlanArgs};
 use crate::config::input_path;
 use crate::exit::Exit;
 use crate::printable::Printable;
-use crate::render::plan::Plan;
+use crate::render::plan::PartsPlan;
 use crate::{recording, recording_id};
 
 /// A smaller part costs more than it saves. Besides its trace it takes the recording's records, the objects
@@ -23,7 +23,7 @@ pub(crate) fn run(args: PlanArgs) -> Result<Exit> {
     recording::warn_of_damage(&recording);
     let bytes = recording::aux_bytes(&recording);
     let most = u32::try_from(bytes / PART_BYTES_MIN).unwrap_or(u32::MAX).max(1);
-    let plan = Plan {
+    let plan = PartsPlan {
         input: &input.display().to_string(),
         recording: (&recording, &recording_id::of(&recording)),
         bytes,

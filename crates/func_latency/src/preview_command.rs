@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use recorder::{Interrupts, Plan, Proc, Summary, Target};
 
-use crate::aim::{Aim, Place};
+use crate::aim::{Aim, FunctionPlace};
 use crate::exit::Exit;
-use crate::ip_ranges::{Chosen, LeftOut};
+use crate::ip_ranges::{Chosen, CodeLeftOut};
 use crate::prepared::{Prepared, create_directory_of};
 use crate::printable::printable;
 use crate::record_config::RecordConfig;
@@ -76,7 +76,7 @@ impl Preview<'_> {
                     let (start, end) = (range.start.0, range.start.0.saturating_add(range.bytes));
                     writeln!(out, "          {}+{start:#x} to {end:#x}", printable(&range.mapped_as))?;
                 }
-                for LeftOut { part, why } in left_out {
+                for CodeLeftOut { part, why } in left_out {
                     writeln!(out, "not       {}: {why}", printable(part))?;
                 }
             }
@@ -112,7 +112,7 @@ impl Preview<'_> {
 }
 
 /// `handle (/usr/bin/server+0x1180, 88 bytes, and a cold part of 12)`.
-fn of_function(Place { name, object, parts }: &Place) -> String {
+fn of_function(FunctionPlace { name, object, parts }: &FunctionPlace) -> String {
     let Some(((start, bytes), cold)) = parts.split_first() else {
         return format!("{name} ({object})");
     };
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_preview_of_ranges_and_of_losses() {
         let aim = Aim {
-            functions: vec![Place {
+            functions: vec![FunctionPlace {
                 name: "f(int)".to_owned(),
                 object: "/bin/x".to_owned(),
                 parts: vec![(0x1180, 88), (0x1000, 12)],
@@ -224,7 +224,7 @@ mod tests {
                     start: FileOffset(0x1180),
                     bytes: 88,
                 }],
-                left_out: vec![LeftOut { part: "the cold part of f".to_owned(), why: Why::NoRange }],
+                left_out: vec![CodeLeftOut { part: "the cold part of f".to_owned(), why: Why::NoRange }],
             }),
         };
         let text = text(&aim, vec![losses(100_000, 1)]);

@@ -35,25 +35,25 @@ pub(crate) fn record(args: RecordArgs) -> Result<Exit> {
 }
 
 /// One of several runs: writes the rows of its calls, and no report.
-pub(crate) fn record_rows(args: RecordArgs) -> Result<Recorded> {
+pub(crate) fn record_rows(args: RecordArgs) -> Result<RecordEnd> {
     execute(args, Then::Rows)
 }
 
 /// How a run ended.
-pub(crate) struct Recorded {
+pub(crate) struct RecordEnd {
     pub(crate) exit: Exit,
     /// Ctrl-C or its kind ended it.
     pub(crate) is_interrupted: bool,
 }
 
-fn execute(args: RecordArgs, then: Then) -> Result<Recorded> {
+fn execute(args: RecordArgs, then: Then) -> Result<RecordEnd> {
     if let Some(directory) = &args.save {
         output::create_empty_directory("--save", directory)?;
     }
     let config = RecordConfig::new(args, then)?;
     // Before any thread is made: one that does not hold them back would die of them.
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    let recorded = |exit, interrupts: &Interrupts| Recorded { exit, is_interrupted: interrupts.was_taken() };
+    let recorded = |exit, interrupts: &Interrupts| RecordEnd { exit, is_interrupted: interrupts.was_taken() };
     if uprobe::takes(&config) {
         return Ok(recorded(uprobe::run(&config, &interrupts)?, &interrupts));
     }
@@ -74,7 +74,7 @@ fn execute(args: RecordArgs, then: Then) -> Result<Recorded> {
         bundle_command::run(bundle)?;
     }
     let exit = report.map_or(Ok(Exit::Done), report_command::run)?;
-    Ok(Recorded { exit, ..recorded })
+    Ok(RecordEnd { exit, ..recorded })
 }
 
 /// Says what will be recorded, before it is.

@@ -14,7 +14,7 @@ use crate::render::runs::Run;
 
 /// What of a row the figures of a run need.
 #[derive(Debug, Deserialize)]
-struct Row {
+struct CallFigures {
     function: String,
     latency_ns: u64,
     error_ns: u64,
@@ -37,12 +37,12 @@ pub(crate) fn read(file: &RowsFile) -> Result<Vec<(String, Run)>> {
 
 fn gather(file: &RowsFile) -> Result<Vec<(String, Run)>> {
     let input = File::open(&file.path)?;
-    let mut functions: Vec<(String, Calls)> = Vec::new();
-    let mut take = |row: Row| {
+    let mut functions: Vec<(String, FunctionCalls)> = Vec::new();
+    let mut take = |row: CallFigures| {
         let known = functions.iter().position(|(function, _)| *function == row.function);
         let at = known.unwrap_or(functions.len());
         if known.is_none() {
-            functions.push((row.function.clone(), Calls::default()));
+            functions.push((row.function.clone(), FunctionCalls::default()));
         }
         functions.get_mut(at).and_then(|(_, calls)| calls.add(&row)).context(NO_ROW)
     };
@@ -72,7 +72,7 @@ fn gather(file: &RowsFile) -> Result<Vec<(String, Run)>> {
 /// Calls of a function. Of probed ones, figures are those of calls in which only the function was probed; if
 /// there are none, of those in which its children were, too.
 #[derive(Default)]
-struct Calls {
+struct FunctionCalls {
     alone: Counted,
     with_children: Counted,
     left_out: LeftOut,
@@ -88,9 +88,9 @@ struct Counted {
     off_cpu_unknown: bool,
 }
 
-impl Calls {
+impl FunctionCalls {
     /// Adds one; `None`: it has no status that there is.
-    fn add(&mut self, row: &Row) -> Option<()> {
+    fn add(&mut self, row: &CallFigures) -> Option<()> {
         const STATUSES: [Status; 5] =
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut];
         let status = STATUSES.into_iter().find(|status| status.name() == row.status)?;

@@ -14,7 +14,7 @@ use crate::filter::CallNumber;
 use crate::lines_with::lines_with;
 use crate::one_call::CallKey;
 
-/// The columns of [`Row`].
+/// The columns of [`RowKey`].
 const COLUMNS: [&str; 8] =
     ["id", "function", "start_ns", "latency_ns", "off_cpu_ns", "status", "aux_buffer", "aux_offset"];
 
@@ -23,7 +23,7 @@ const NO_ROW: &str = "no row as report --rows writes it";
 
 /// What of a row leads to its call.
 #[derive(Debug, Deserialize)]
-struct Row {
+struct RowKey {
     id: String,
     function: String,
     start_ns: u64,
@@ -34,7 +34,7 @@ struct Row {
     aux_offset: Option<String>,
 }
 
-impl Row {
+impl RowKey {
     /// # Errors
     /// It is none of ours, or of a call that is in no trace.
     fn key(&self) -> Result<(CallId, CallKey)> {
@@ -133,12 +133,12 @@ impl<'f> Rows<'f> {
     }
 
     /// The rows whose line has `text` in it, in order, until `take` breaks off.
-    fn each_with(&self, text: &str, take: &mut dyn FnMut(Row) -> Result<ControlFlow<()>>) -> Result<()> {
+    fn each_with(&self, text: &str, take: &mut dyn FnMut(RowKey) -> Result<ControlFlow<()>>) -> Result<()> {
         let input = File::open(&self.file.path)?;
         lines_with(input, text.as_bytes(), &mut |line| take(self.row(line)?))
     }
 
-    fn row(&self, line: &[u8]) -> Result<Row> {
+    fn row(&self, line: &[u8]) -> Result<RowKey> {
         match self.file.form {
             RowsForm::JsonLines => serde_json::from_slice(line).ok(),
             RowsForm::Csv => {

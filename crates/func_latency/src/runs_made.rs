@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::args::{CallsArgs, Format, RecordArgs, RepeatArgs};
 use crate::exit::{Exit, failure};
 use crate::output::create_empty_directory;
-use crate::record_command::{Recorded, record_rows};
+use crate::record_command::{RecordEnd, record_rows};
 use crate::render::runs::FunctionRuns;
 use crate::{messages, runs_there};
 
@@ -137,7 +137,7 @@ fn in_turn<'r, 'a>(runners: &'r [Runner<'a>], number: usize) -> Vec<&'r Runner<'
     turn
 }
 
-fn run(runner: &Runner<'_>, rows: &Path) -> Result<Recorded> {
+fn run(runner: &Runner<'_>, rows: &Path) -> Result<RecordEnd> {
     let mut args = runner.args.clone();
     args.query.rows = Some(rows.to_owned());
     args.query.format = Format::Text;

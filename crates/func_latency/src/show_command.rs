@@ -52,7 +52,7 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
     let below: Vec<Below> =
         callers.map(|id| Below { name: names.function(*id), is_kernel: image.is_of_kernel(*id) }).collect();
     let limits = config.limits;
-    let view = tree::View { id: config.id, call: &call, names: &names, schedule, limits, below: &below };
+    let view = tree::TreeView { id: config.id, call: &call, names: &names, schedule, limits, below: &below };
     let mut out = BufWriter::new(stdout().lock());
     let written = match config.format {
         Format::Text => tree::write_text(&mut Printable(&mut out), &view),

@@ -19,7 +19,7 @@ use crate::listing::instructions::{self, Listing};
 use crate::listing::is_outside_of_filter;
 use crate::listing::lines::{self, Line};
 use crate::printable::NamesFor;
-use crate::render::explain::Part;
+use crate::render::explain::ExplainedGroup;
 use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
 
@@ -67,7 +67,7 @@ pub(crate) fn look_closer(opened: &Opened<'_>, request: &Request, report: &Repor
         let ledger = ledgers.remove(&id).map(|ledger| ledger.finish().0);
         let part = match &groups {
             Ok(groups) => ledger
-                .and_then(|ledger| Part::new(&names, &groups.slow, groups.outlying, &ledger, None))
+                .and_then(|ledger| ExplainedGroup::new(&names, &groups.slow, groups.outlying, &ledger, None))
                 .ok_or_else(|| ChoiceError::NoCalls.to_string()),
             Err(error) => Err(error.to_string()),
         };

@@ -9,7 +9,7 @@ use crate::args::Format;
 use crate::exit::Exit;
 use crate::printable::{NamesFor, Printable, printable};
 use crate::render::image_names::ImageNames;
-use crate::render::top::{self, View};
+use crate::render::top::{self, TopView};
 use crate::report_command::text_width;
 use crate::top_config::TopConfig;
 use crate::{calls, messages, record_command};
@@ -26,7 +26,7 @@ pub(crate) fn run(config: TopConfig) -> Result<Exit> {
         let report = opened.report(&request)?;
         let names = NamesFor { names: &ImageNames::new(opened.image, false), format };
         let input = calls.input.display().to_string();
-        let view = View { report: &report, names: &names, input: &printable(&input), by, table_rows };
+        let view = TopView { report: &report, names: &names, input: &printable(&input), by, table_rows };
         let mut out = BufWriter::new(stdout().lock());
         let written = match format {
             Format::Text => top::write_text(&mut Printable(&mut out), &view, text_width()),

@@ -9,7 +9,7 @@ use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight}
 use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, check_counters, input_path, labels, rows_file};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::Bound;
-use crate::output::{Asked, check_apart};
+use crate::output::{OutputAsked, check_apart};
 use crate::render::rows::Labels;
 
 /// What `show` does.
@@ -115,7 +115,7 @@ impl ExportConfig {
         }
         let labels = labels(&args.labels)?;
         let calls = CallsConfig::new(input_path(args.input), args.calls)?;
-        check_apart(&calls.inputs(), &[Asked { option: "-o", path: &args.output }])?;
+        check_apart(&calls.inputs(), &[OutputAsked { option: "-o", path: &args.output }])?;
         let ExportArgs { format, output, weight, counters, bound, .. } = args;
         Ok(Self { calls, format, output, weight, counters, labels, bound: bound.bound() })
     }

@@ -115,7 +115,7 @@ fn show(limits: TreeLimits) -> Vec<u8> {
 fn show_call(call: &OpenedCall, limits: TreeLimits) -> Vec<u8> {
     let schedule = schedule();
     let id = CallId { tid: Tid(7), number: 12 };
-    let view = tree::View { id, call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
+    let view = tree::TreeView { id, call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
     let mut out = Vec::new();
     tree::write_text(&mut out, &view).unwrap();
     out
@@ -215,7 +215,7 @@ fn a_call_as_json_has_every_node_with_its_depth() {
     let (call, schedule) = (opened(), schedule());
     let id = CallId { tid: Tid(7), number: 12 };
     let limits = TreeLimits { depth: usize::MAX, min_ns: 0, lines: None };
-    let view = tree::View { id, call: &call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
+    let view = tree::TreeView { id, call: &call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
     let mut out = Vec::new();
     tree::write_json(&mut out, &view).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -84,13 +84,13 @@ fn probes_there_are(known: &[String]) -> String {
 
 /// A place, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'t> {
+enum MarkPlace<'t> {
     Usdt(&'t str),
     Line(&'t str, u32),
     Code(&'t str),
 }
 
-impl<'t> Place<'t> {
+impl<'t> MarkPlace<'t> {
     fn parse(text: &'t str) -> Self {
         if let Some(name) = text.strip_prefix("usdt:") {
             return Self::Usdt(name);
@@ -111,10 +111,10 @@ impl Image {
     /// [`MarkError`] if there are none.
     pub fn find_marks(&self, query: &Query) -> Result<Marks, MarkError> {
         let text = query.text.trim();
-        match Place::parse(text) {
-            Place::Usdt(name) => self.probes(name, query),
-            Place::Line(file, line) => self.line(file, line, query),
-            Place::Code(_) => self.code_at(query).map(|at| Marks { at, has_semaphore: false }),
+        match MarkPlace::parse(text) {
+            MarkPlace::Usdt(name) => self.probes(name, query),
+            MarkPlace::Line(file, line) => self.line(file, line, query),
+            MarkPlace::Code(_) => self.code_at(query).map(|at| Marks { at, has_semaphore: false }),
         }
     }
 
@@ -232,11 +232,11 @@ mod tests {
 
     #[test]
     fn places_are_told_apart() {
-        assert_eq!(Place::parse("usdt:mysql:query__start"), Place::Usdt("mysql:query__start"));
-        assert_eq!(Place::parse("src/row0sel.cc:120"), Place::Line("src/row0sel.cc", 120));
-        assert_eq!(Place::parse("std::swap"), Place::Code("std::swap"));
-        assert_eq!(Place::parse("0x401000"), Place::Code("0x401000"));
-        assert_eq!(Place::parse("ns::3"), Place::Code("ns::3"));
+        assert_eq!(MarkPlace::parse("usdt:mysql:query__start"), MarkPlace::Usdt("mysql:query__start"));
+        assert_eq!(MarkPlace::parse("src/row0sel.cc:120"), MarkPlace::Line("src/row0sel.cc", 120));
+        assert_eq!(MarkPlace::parse("std::swap"), MarkPlace::Code("std::swap"));
+        assert_eq!(MarkPlace::parse("0x401000"), MarkPlace::Code("0x401000"));
+        assert_eq!(MarkPlace::parse("ns::3"), MarkPlace::Code("ns::3"));
     }
 
     #[test]

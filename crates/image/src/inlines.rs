@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::needle::needle;
 use crate::unpacked::{Section, Sections};
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
+type InlineReader<'a> = EndianSlice<'a, LittleEndian>;
 type Entries = FxHashSet<DebugInfoOffset>;
 
 impl Image {
@@ -37,7 +37,7 @@ fn count(file: &Contents, name: &str) -> Option<u64> {
     with_units(file, |dwarf, units| {
         let spellings = Spellings::new(dwarf, name);
         let specifies = specifies(dwarf);
-        let of_unit = |unit: &UnitHeader<Reader<'_>>| {
+        let of_unit = |unit: &UnitHeader<InlineReader<'_>>| {
             named(dwarf, *unit, name, &spellings.hits(unit, dwarf), specifies)
         };
         let named: Vec<Named> = units.par_iter().map(of_unit).collect();
@@ -53,7 +53,7 @@ fn count(file: &Contents, name: &str) -> Option<u64> {
             return 0;
         }
         let refers =
-            |unit: &UnitHeader<Reader<'_>>| between_units && may_refer(bytes_of(unit, dwarf), &entries);
+            |unit: &UnitHeader<InlineReader<'_>>| between_units && may_refer(bytes_of(unit, dwarf), &entries);
         let may_have =
             units.par_iter().zip(&named).filter(|(unit, own)| !own.entries.is_empty() || refers(unit));
         may_have.map(|(unit, _)| instances(dwarf, *unit, &entries)).sum()
@@ -72,7 +72,7 @@ const NEEDED: [SectionId; 5] = [
 /// A file's DWARF, if it can be read, with its units.
 fn with_units<T>(
     file: &Contents,
-    each: impl FnOnce(&Dwarf<Reader<'_>>, Vec<UnitHeader<Reader<'_>>>) -> T,
+    each: impl FnOnce(&Dwarf<InlineReader<'_>>, Vec<UnitHeader<InlineReader<'_>>>) -> T,
 ) -> Option<T> {
     let mut file = Sections::of(file)?;
     let sections = DwarfSections::load(|id| match NEEDED.contains(&id) {
@@ -95,7 +95,7 @@ const REFERENCE_BETWEEN_UNITS: &[u8] = &[0x31, 0x10];
 
 /// An entry may refer to another one as its declaration (`DW_AT_specification`, by any form of reference):
 /// never in C.
-fn specifies(dwarf: &Dwarf<Reader<'_>>) -> bool {
+fn specifies(dwarf: &Dwarf<InlineReader<'_>>) -> bool {
     const SPECIFICATION: u8 = 0x47;
     let abbreviations = dwarf.debug_abbrev.reader().slice();
     let has_reference = |at: &usize| matches!(abbreviations.get(at + 1), Some(0x10..=0x16));
@@ -118,7 +118,7 @@ fn may_refer(unit: &[u8], entries: &Entries) -> bool {
 const SEARCHES_MAX: usize = 32;
 
 /// A unit's part of `.debug_info`; all of it if the header does not say.
-fn bytes_of<'a>(unit: &UnitHeader<Reader<'a>>, dwarf: &Dwarf<Reader<'a>>) -> &'a [u8] {
+fn bytes_of<'a>(unit: &UnitHeader<InlineReader<'a>>, dwarf: &Dwarf<InlineReader<'a>>) -> &'a [u8] {
     let debug_info = dwarf.debug_info.reader().slice();
     let start = unit.offset().to_debug_info_offset(unit).map(|offset| offset.0);
     let bytes = start.and_then(|start| debug_info.get(start..)?.get(..unit.length_including_self()));
@@ -136,7 +136,7 @@ enum Spellings {
 }
 
 impl Spellings {
-    fn new(dwarf: &Dwarf<Reader<'_>>, name: &str) -> Self {
+    fn new(dwarf: &Dwarf<InlineReader<'_>>, name: &str) -> Self {
         let word = needle(name).filter(|word| word.len() >= MIN_WORD_BYTES);
         let Some(word) = word else { return Self::Any };
         // An index of strings refers to what the unit does not.
@@ -149,7 +149,7 @@ impl Spellings {
     }
 
     /// Where in a unit the function may be named.
-    fn hits(&self, unit: &UnitHeader<Reader<'_>>, dwarf: &Dwarf<Reader<'_>>) -> Hits {
+    fn hits(&self, unit: &UnitHeader<InlineReader<'_>>, dwarf: &Dwarf<InlineReader<'_>>) -> Hits {
         let Self::Known { word, places } = self else { return Hits::Anywhere };
         // Of the section as a whole no offset is one of the unit.
         if unit.offset().to_debug_info_offset(unit).is_none() {
@@ -226,8 +226,8 @@ struct Named {
 /// The entries of a unit that stand for the function: those with one of its `hits`, and those that refer to
 /// one of these, if there are any that refer (`specifies`).
 fn named(
-    dwarf: &Dwarf<Reader<'_>>,
-    header: UnitHeader<Reader<'_>>,
+    dwarf: &Dwarf<InlineReader<'_>>,
+    header: UnitHeader<InlineReader<'_>>,
     name: &str,
     hits: &Hits,
     specifies: bool,
@@ -263,7 +263,7 @@ fn named(
 
 impl Named {
     /// Adds an entry, if it is of the function.
-    fn add<'a>(&mut self, dwarf: &Dwarf<Reader<'a>>, entry: &Entry<'_, 'a>, name: &str) {
+    fn add<'a>(&mut self, dwarf: &Dwarf<InlineReader<'a>>, entry: &Entry<'_, 'a>, name: &str) {
         let unit = entry.unit;
         let attributes = entry.attributes();
         let mut plain = None;
@@ -308,7 +308,7 @@ fn is_linkage_name(linkage: &[u8], plain: Option<&[u8]>, name: &str) -> bool {
     worth && std::str::from_utf8(linkage).is_ok_and(|linkage| demangle(linkage, Form::Short) == name)
 }
 
-fn instances(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, of: &Entries) -> u64 {
+fn instances(dwarf: &Dwarf<InlineReader<'_>>, header: UnitHeader<InlineReader<'_>>, of: &Entries) -> u64 {
     let Some(unit) = Unit::new(dwarf, header) else { return 0 };
     let Some(mut walk) = unit.walk() else { return 0 };
     let mut count = 0;
@@ -322,13 +322,13 @@ fn instances(dwarf: &Dwarf<Reader<'_>>, header: UnitHeader<Reader<'_>>, of: &Ent
 
 /// A unit without its lines, for which gimli's would need a section more.
 struct Unit<'a> {
-    header: UnitHeader<Reader<'a>>,
+    header: UnitHeader<InlineReader<'a>>,
     abbreviations: Arc<Abbreviations>,
     str_offsets_base: DebugStrOffsetsBase,
 }
 
 impl<'a> Unit<'a> {
-    fn new(dwarf: &Dwarf<Reader<'a>>, header: UnitHeader<Reader<'a>>) -> Option<Self> {
+    fn new(dwarf: &Dwarf<InlineReader<'a>>, header: UnitHeader<InlineReader<'a>>) -> Option<Self> {
         let abbreviations = dwarf.abbreviations(&header).ok()?;
         let mut str_offsets_base =
             DebugStrOffsetsBase::default_for_encoding_and_file(header.encoding(), dwarf.file_type);
@@ -341,7 +341,11 @@ impl<'a> Unit<'a> {
         Some(Self { header, abbreviations, str_offsets_base })
     }
 
-    fn string(&self, dwarf: &Dwarf<Reader<'a>>, value: AttributeValue<Reader<'a>>) -> Option<Reader<'a>> {
+    fn string(
+        &self,
+        dwarf: &Dwarf<InlineReader<'a>>,
+        value: AttributeValue<InlineReader<'a>>,
+    ) -> Option<InlineReader<'a>> {
         match value {
             AttributeValue::String(string) => Some(string),
             AttributeValue::DebugStrRef(offset) => dwarf.string(offset).ok(),
@@ -358,7 +362,7 @@ impl<'a> Unit<'a> {
 }
 
 /// The entry that an attribute refers to.
-fn target(unit: &Unit<'_>, value: AttributeValue<Reader<'_>>) -> Option<DebugInfoOffset> {
+fn target(unit: &Unit<'_>, value: AttributeValue<InlineReader<'_>>) -> Option<DebugInfoOffset> {
     match value {
         AttributeValue::UnitRef(offset) => offset.to_debug_info_offset(&unit.header),
         AttributeValue::DebugInfoRef(offset) => Some(offset),
@@ -366,12 +370,12 @@ fn target(unit: &Unit<'_>, value: AttributeValue<Reader<'_>>) -> Option<DebugInf
     }
 }
 
-type Attributes<'a> = [(gimli::DwAt, AttributeValue<Reader<'a>>)];
+type Attributes<'a> = [(gimli::DwAt, AttributeValue<InlineReader<'a>>)];
 
 /// The entries of a unit in their order, up to the first damage.
 struct Walk<'u, 'a> {
     unit: &'u Unit<'a>,
-    rest: EntriesRaw<'u, Reader<'a>>,
+    rest: EntriesRaw<'u, InlineReader<'a>>,
 }
 
 impl<'a> Unit<'a> {
@@ -408,7 +412,7 @@ struct Entry<'u, 'a> {
     /// Its part of the unit.
     bytes: Range<usize>,
     abbreviation: &'u Abbreviation,
-    attributes: EntriesRaw<'u, Reader<'a>>,
+    attributes: EntriesRaw<'u, InlineReader<'a>>,
 }
 
 impl<'a> Entry<'_, 'a> {
@@ -421,7 +425,7 @@ impl<'a> Entry<'_, 'a> {
     }
 
     /// All attributes, up to the first damage.
-    fn attributes(&self) -> Vec<(gimli::DwAt, AttributeValue<Reader<'a>>)> {
+    fn attributes(&self) -> Vec<(gimli::DwAt, AttributeValue<InlineReader<'a>>)> {
         let mut rest = self.attributes.clone();
         let specifications = self.abbreviation.attributes().iter();
         let read = specifications.map_while(|specification| rest.read_attribute(*specification).ok());
@@ -429,7 +433,7 @@ impl<'a> Entry<'_, 'a> {
     }
 
     /// The value of an attribute, if the entry has it before any damage.
-    fn value(&self, name: gimli::DwAt) -> Option<AttributeValue<Reader<'a>>> {
+    fn value(&self, name: gimli::DwAt) -> Option<AttributeValue<InlineReader<'a>>> {
         let mut rest = self.attributes.clone();
         let specifications = self.abbreviation.attributes().iter();
         let mut read = specifications.map_while(|specification| rest.read_attribute(*specification).ok());

@@ -104,7 +104,7 @@ fn parse(bytes: &[u8], clock: Option<&TscClock>, max_placements: usize) -> Optio
         return None;
     }
     let clock = clock.filter(|_| long(bytes, 32).is_some_and(|flags| flags & ARCH_TIMESTAMP != 0));
-    let mut reader = Reader { clock, code: Code::default(), by_index: FxHashMap::default() };
+    let mut reader = JitReader { clock, code: Code::default(), by_index: FxHashMap::default() };
     let mut at = word(8)? as usize;
     while let (Some(id), Some(size)) = (word(at), word(at.saturating_add(4))) {
         let end = at.saturating_add(size as usize);
@@ -127,14 +127,14 @@ fn parse(bytes: &[u8], clock: Option<&TscClock>, max_placements: usize) -> Optio
     Some(reader.code)
 }
 
-struct Reader<'a> {
+struct JitReader<'a> {
     clock: Option<&'a TscClock>,
     code: Code,
     /// Offset in the dump and length of each load.
     by_index: FxHashMap<u64, (u64, u64)>,
 }
 
-impl Reader<'_> {
+impl JitReader<'_> {
     fn load(&mut self, record: &[u8], at: usize) -> Option<()> {
         let (start, len, index) = (long(record, 32)?, long(record, 40)?, long(record, 48)?);
         let text = record.get(56..)?;

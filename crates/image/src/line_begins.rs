@@ -6,7 +6,7 @@ use model::Svma;
 use crate::lines::{MAX_LINE_PROGRAM_BYTES, MAX_UNITS, sections};
 use crate::object_file::Loaded;
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
+type LineReader<'a> = EndianSlice<'a, LittleEndian>;
 
 /// What was learnt of a line and its neighbours, over all objects.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ impl LineBegins {
 
     fn unit<'a>(
         &mut self,
-        dwarf: &gimli::Dwarf<Reader<'a>>,
-        unit: &Unit<Reader<'a>>,
+        dwarf: &gimli::Dwarf<LineReader<'a>>,
+        unit: &Unit<LineReader<'a>>,
         file: &str,
         line: u32,
         found: &mut Vec<Svma>,
@@ -85,9 +85,9 @@ fn line_of(row: &LineRow, files: &[u64]) -> Option<u32> {
 
 /// The numbers of the files of a line program that a user means by `wanted`: its path, or the end of that.
 fn files<'a>(
-    dwarf: &gimli::Dwarf<Reader<'a>>,
-    unit: &Unit<Reader<'a>>,
-    header: &LineProgramHeader<Reader<'a>>,
+    dwarf: &gimli::Dwarf<LineReader<'a>>,
+    unit: &Unit<LineReader<'a>>,
+    header: &LineProgramHeader<LineReader<'a>>,
     wanted: &str,
 ) -> Vec<u64> {
     let count = header.file_names().len() as u64;

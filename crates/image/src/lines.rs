@@ -28,8 +28,8 @@ const MAX_PARSED_BYTES: usize = 64 << 20;
 /// Bytes in memory for a byte of a line program.
 const BYTES_PER_LINE_BYTE: usize = 24;
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
-type Parsed<'a> = Context<Reader<'a>>;
+type DwarfReader<'a> = EndianSlice<'a, LittleEndian>;
+type ParsedLines<'a> = Context<DwarfReader<'a>>;
 
 /// DWARF of an object, and of the file that it shares a part of its DWARF with.
 struct Dwarf {
@@ -42,7 +42,7 @@ self_cell!(
         owner: Dwarf,
 
         #[not_covariant]
-        dependent: Parsed,
+        dependent: ParsedLines,
     }
 );
 
@@ -136,7 +136,7 @@ fn parse(dwarf: Dwarf) -> Option<ParsedDwarf> {
 fn context<'a>(
     own: &'a DwarfSections<Section>,
     shared: Option<&'a DwarfSections<Section>>,
-) -> Option<Parsed<'a>> {
+) -> Option<ParsedLines<'a>> {
     let reader = |section: &'a Section| EndianSlice::new(section, LittleEndian);
     let mut dwarf = own.borrow(reader);
     if let Some(shared) = shared {
@@ -170,7 +170,7 @@ fn longest_line_program(mut rest: &[u8]) -> usize {
 }
 
 /// The unit that was parsed for an address, and about how many bytes it takes.
-fn unit_of(parsed: &Parsed<'_>, svma: Svma) -> Option<(usize, usize)> {
+fn unit_of(parsed: &ParsedLines<'_>, svma: Svma) -> Option<(usize, usize)> {
     let unit = parsed.find_dwarf_and_unit(svma.0).skip_all_loads()?;
     let program =
         unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().slice().len());
@@ -179,7 +179,7 @@ fn unit_of(parsed: &Parsed<'_>, svma: Svma) -> Option<(usize, usize)> {
     Some((offset, entries.saturating_add(program.saturating_mul(BYTES_PER_LINE_BYTE))))
 }
 
-fn line_of(parsed: &Parsed<'_>, svma: Svma) -> Option<SourceLine> {
+fn line_of(parsed: &ParsedLines<'_>, svma: Svma) -> Option<SourceLine> {
     // What the compiler put into other files (split DWARF) is not read.
     let mut frames = parsed.find_frames(svma.0).skip_all_loads().ok()?;
     let mut lines = Vec::new();

@@ -69,7 +69,7 @@ impl Spaces {
         sideband: &[SidebandRecord],
         host_files: Option<&HostFiles>,
     ) -> (Self, Vec<MappedObject>) {
-        let mut build = Build::new(sideband, host_files);
+        let mut build = SpaceBuild::new(sideband, host_files);
         for record in sideband {
             build.add(record);
         }
@@ -108,7 +108,7 @@ fn later(epochs: &[(Ns, SpaceId)], time: Ns) -> usize {
     epochs.partition_point(|(from, _)| *from <= time).max(1)
 }
 
-struct Build {
+struct SpaceBuild {
     processes: BTreeMap<Pid, Vec<Epoch>>,
     objects: Vec<MappedObject>,
     ids: FxHashMap<ObjectKey, ObjectId>,
@@ -119,7 +119,7 @@ struct Build {
     unfollowed: u64,
 }
 
-impl Build {
+impl SpaceBuild {
     fn new(sideband: &[SidebandRecord], host_files: Option<&HostFiles>) -> Self {
         let (mut build_ids, mut inodes) = (OnePerPath::default(), OnePerPath::default());
         for record in sideband {

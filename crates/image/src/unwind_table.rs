@@ -8,7 +8,7 @@ use gimli::{
     UnwindTableRow, Value,
 };
 
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+type UnwindBytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Numbers of the registers in unwind tables (x86-64 psABI, figure 3.36): 0 to 15, and the return address.
 const REGISTERS: usize = 17;
@@ -67,7 +67,7 @@ pub(crate) struct UnwindEntry {
 
 /// The table.
 pub(crate) struct UnwindTable<'a> {
-    section: EhFrame<Bytes<'a>>,
+    section: EhFrame<UnwindBytes<'a>>,
     bases: BaseAddresses,
     /// By start.
     entries: Vec<UnwindEntry>,

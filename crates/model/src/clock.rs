@@ -61,10 +61,48 @@ impl EventTime {
         Self { lo: at, point: at, hi: at }
     }
 
+    /// By how much the truth may be earlier than `point`.
+    #[inline]
+    const fn earlier_ns(&self) -> u64 {
+        self.point.since(self.lo)
+    }
+
+    /// By how much the truth may be later than `point`.
+    #[inline]
+    const fn later_ns(&self) -> u64 {
+        self.hi.since(self.point)
+    }
+
     /// The largest distance of the truth from `point`.
     #[must_use]
     pub fn error_ns(&self) -> u64 {
-        self.point.since(self.lo).max(self.hi.since(self.point))
+        self.earlier_ns().max(self.later_ns())
+    }
+
+    /// By how much the true time between `start` and here may be more and less than that of the estimates,
+    /// which is `point - start.point`: the truth lies in `[lo - start.hi, hi - start.lo]`.
+    #[inline]
+    const fn errors_since_ns(&self, start: &Self) -> (u64, u64) {
+        let more = self.later_ns().saturating_add(start.earlier_ns());
+        let less = self.earlier_ns().saturating_add(start.later_ns());
+        (more, less)
+    }
+
+    /// The largest distance of the true time between `start` and here from that of the estimates; the true
+    /// time is never below 0.
+    #[inline]
+    #[must_use]
+    pub fn error_since_ns(&self, start: &Self) -> u64 {
+        let (more, less) = self.errors_since_ns(start);
+        more.max(less.min(self.point.since(start.point)))
+    }
+
+    /// The error that a row has: [`Self::error_since_ns`] without the rule that no time is below 0.
+    #[inline]
+    #[must_use]
+    pub fn row_error_since_ns(&self, start: &Self) -> u64 {
+        let (more, less) = self.errors_since_ns(start);
+        more.max(less)
     }
 }
 
@@ -164,6 +202,30 @@ impl ClockBehind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_as_wrong_as_its_ends_allow() {
+        let time = |lo, point, hi| EventTime { lo: Ns(lo), point: Ns(point), hi: Ns(hi) };
+        // 5 us within [4970, 5020].
+        assert_eq!(time(5_990, 6_000, 6_015).error_since_ns(&time(995, 1_000, 1_020)), 30);
+        // 10 within [0, 12]: nothing takes less than no time.
+        assert_eq!(time(85, 110, 111).error_since_ns(&time(99, 100, 120)), 10);
+        // 100 within [0, 103]: the start may have been after the end.
+        assert_eq!(time(0, 110, 112).error_since_ns(&time(9, 10, 11)), 100);
+        assert_eq!(time(0, 110, 112).row_error_since_ns(&time(9, 10, 11)), 111);
+        assert_eq!(EventTime::exact(Ns(7)).error_since_ns(&EventTime::exact(Ns(3))), 0);
+    }
+
+    #[test]
+    fn errors_above_what_32_bits_hold_are_whole() {
+        let second = 1_000_000_000;
+        let start = EventTime { lo: Ns(0), point: Ns(10 * second), hi: Ns(10 * second) };
+        let end = EventTime { hi: Ns(13 * second), ..EventTime::exact(Ns(11 * second)) };
+        assert_eq!(end.error_since_ns(&start), 12 * second);
+        assert_eq!((start.error_ns(), end.error_ns()), (10 * second, 2 * second));
+        let never = EventTime { lo: Ns(0), point: Ns::MAX, hi: Ns::MAX };
+        assert_eq!(EventTime { hi: Ns::MAX, ..EventTime::exact(Ns(1)) }.error_since_ns(&never), u64::MAX);
+    }
 
     #[test]
     fn after_an_origin_times_are_the_same() {

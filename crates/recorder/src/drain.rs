@@ -81,7 +81,7 @@ impl Shared<'_> {
 }
 
 /// A buffer that is drained.
-struct Drained {
+struct DrainedBuffer {
     events: Arc<BufferEvents>,
     ring: Ring,
     /// Records from before there was a file: the first ones.
@@ -121,7 +121,7 @@ impl Enables {
 /// One thread's buffers.
 pub(crate) struct Drain<'a> {
     shared: &'a Shared<'a>,
-    buffers: Vec<Drained>,
+    buffers: Vec<DrainedBuffer>,
     /// Of buffers whose threads have ended.
     finished: Vec<Losses>,
     /// Records of one buffer.
@@ -154,7 +154,14 @@ impl<'a> Drain<'a> {
             events.disable_trace();
             events.disable_sideband();
         }
-        self.buffers.push(Drained { events, ring, early, waits_for: 0, enables: Enables::default(), losses });
+        self.buffers.push(DrainedBuffer {
+            events,
+            ring,
+            early,
+            waits_for: 0,
+            enables: Enables::default(),
+            losses,
+        });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
@@ -221,7 +228,7 @@ impl<'a> Drain<'a> {
         let buffers = std::mem::take(&mut self.buffers).into_iter();
         let (ended, live): (Vec<_>, Vec<_>) = buffers.partition(|buffer| buffer.ended_thread().is_some());
         self.buffers = live;
-        for Drained { events, losses, .. } in ended {
+        for DrainedBuffer { events, losses, .. } in ended {
             let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|other| !Arc::ptr_eq(other, &events));
             drop(all);
@@ -233,7 +240,7 @@ impl<'a> Drain<'a> {
     }
 }
 
-impl Drained {
+impl DrainedBuffer {
     /// The thread that the buffer is of, if it has ended.
     fn ended_thread(&self) -> Option<Tid> {
         match self.events.owner {

@@ -16,12 +16,12 @@ use crate::pieces::Cutting;
 /// A file that is written, or the pieces that it is cut into.
 #[derive(Debug)]
 pub(crate) struct Output {
-    state: Mutex<State>,
+    state: Mutex<OutputState>,
     failed: AtomicBool,
 }
 
 #[derive(Debug)]
-struct State {
+struct OutputState {
     writer: Writer<File>,
     cutting: Option<Cutting>,
     /// The first error; nothing is written after it.
@@ -30,12 +30,15 @@ struct State {
 
 impl Output {
     pub(crate) fn new(writer: Writer<File>, cutting: Option<Cutting>) -> Self {
-        Self { state: Mutex::new(State { writer, cutting, error: None }), failed: AtomicBool::new(false) }
+        Self {
+            state: Mutex::new(OutputState { writer, cutting, error: None }),
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// Writes whole records.
     pub(crate) fn records(&self, records: &[u8]) {
-        self.put(|State { writer, cutting, .. }| {
+        self.put(|OutputState { writer, cutting, .. }| {
             cutting.as_mut().map_or(Ok(()), |cutting| cutting.keep(records))?;
             writer.record(records)
         });
@@ -43,7 +46,7 @@ impl Output {
 
     /// Writes trace.
     pub(crate) fn aux(&self, chunk: &AuxChunk, payload: &[&[u8]]) {
-        self.put(|State { writer, cutting, .. }| {
+        self.put(|OutputState { writer, cutting, .. }| {
             let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
             let has_room = cutting.as_mut().is_none_or(|cutting| cutting.takes(bytes, writer.position()));
             if has_room { writer.aux(chunk, payload) } else { Ok(()) }
@@ -52,7 +55,7 @@ impl Output {
 
     /// Writes that everything is there up to `time`. If it is time for that, the piece ends.
     pub(crate) fn complete_until(&self, time: Ns) {
-        self.put(|State { writer, cutting, .. }| {
+        self.put(|OutputState { writer, cutting, .. }| {
             writer.record(&complete_until(time))?;
             match cutting {
                 Some(cutting) if cutting.is_due() => cutting.cut(writer, time),
@@ -63,7 +66,7 @@ impl Output {
 
     /// Further ids of events, and the records that tell of them.
     pub(crate) fn add_ids(&self, ids: &[(usize, EventId)], records: &[u8]) {
-        self.put(|State { writer, cutting, .. }| {
+        self.put(|OutputState { writer, cutting, .. }| {
             ids.iter().for_each(|(event, id)| writer.add_id(*event, *id));
             cutting.as_mut().map_or(Ok(()), |cutting| cutting.add_ids(ids, records))?;
             writer.record(records)
@@ -71,7 +74,7 @@ impl Output {
     }
 
     /// Writes, unless that has failed before.
-    fn put(&self, write: impl FnOnce(&mut State) -> io::Result<()>) {
+    fn put(&self, write: impl FnOnce(&mut OutputState) -> io::Result<()>) {
         let mut state = self.state();
         if state.error.is_none() {
             state.error = write(&mut state).err();
@@ -84,7 +87,7 @@ impl Output {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutputState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +97,7 @@ impl Output {
     /// The first one, whenever it was.  The file stays as that of a killed recorder then: it may have more
     /// of one CPU than of another.
     pub(crate) fn finish(self, features: &Features) -> io::Result<u64> {
-        let State { writer, cutting, error } =
+        let OutputState { writer, cutting, error } =
             self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = error {
             return Err(error);

@@ -15,11 +15,11 @@ use crate::window::{end, failed};
 #[derive(Debug)]
 pub struct StartedProgram {
     pid: Pid,
-    state: State,
+    state: StartedState,
 }
 
 #[derive(Debug)]
-enum State {
+enum StartedState {
     AtEntry(AtEntry),
     Runs(Child),
     /// It has been killed before it ran.
@@ -34,7 +34,7 @@ impl StartedProgram {
     pub fn at_entry(words: &[OsString], streams: ProgramStreams) -> Result<Self, RecordError> {
         let program = HeldChild::spawn(words, streams).and_then(AtEntry::of);
         let program = program.map_err(|error| RecordError::program(words, error))?;
-        Ok(Self { pid: program.pid(), state: State::AtEntry(program) })
+        Ok(Self { pid: program.pid(), state: StartedState::AtEntry(program) })
     }
 
     /// Its process.
@@ -45,23 +45,23 @@ impl StartedProgram {
 
     /// It runs, if it did not yet.
     pub fn go(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::Gone) {
-            State::AtEntry(program) => program.go().map_or(State::Gone, State::Runs),
+        self.state = match std::mem::replace(&mut self.state, StartedState::Gone) {
+            StartedState::AtEntry(program) => program.go().map_or(StartedState::Gone, StartedState::Runs),
             other => other,
         };
     }
 
     /// How it has ended, if not well.
     pub fn failed(&mut self) -> Option<ExitStatus> {
-        if let State::Runs(child) = &mut self.state { failed(child) } else { None }
+        if let StartedState::Runs(child) = &mut self.state { failed(child) } else { None }
     }
 
     /// It has not ended.
     pub fn lives(&mut self) -> bool {
         match &mut self.state {
-            State::AtEntry(_) => true,
-            State::Runs(child) => matches!(child.try_wait(), Ok(None)),
-            State::Gone => false,
+            StartedState::AtEntry(_) => true,
+            StartedState::Runs(child) => matches!(child.try_wait(), Ok(None)),
+            StartedState::Gone => false,
         }
     }
 }
@@ -69,10 +69,10 @@ impl StartedProgram {
 impl Drop for StartedProgram {
     fn drop(&mut self) {
         let lives = self.lives();
-        match std::mem::replace(&mut self.state, State::Gone) {
-            State::AtEntry(program) => program.kill(),
-            State::Runs(child) if lives => end(child),
-            State::Runs(_) | State::Gone => (),
+        match std::mem::replace(&mut self.state, StartedState::Gone) {
+            StartedState::AtEntry(program) => program.kill(),
+            StartedState::Runs(child) if lives => end(child),
+            StartedState::Runs(_) | StartedState::Gone => (),
         }
     }
 }

@@ -242,7 +242,7 @@ impl SlowOption {
 
 #[derive(Parser)]
 #[command(no_binary_name = true)]
-struct Line {
+struct OptionLine {
     #[command(flatten)]
     options: Options,
 }
@@ -262,7 +262,7 @@ impl Options {
         I: IntoIterator<Item = T>,
         T: Into<std::ffi::OsString> + Clone,
     {
-        Line::try_parse_from(arguments).map(|line| line.options)
+        OptionLine::try_parse_from(arguments).map(|line| line.options)
     }
 }
 

@@ -22,7 +22,7 @@ const ROUND_RECORDS_MAX: u32 = 2000;
 const BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
-enum Item {
+enum TimelineItem {
     Record(Vec<u8>),
     Aux(AuxChunk, Vec<u8>),
 }
@@ -33,7 +33,7 @@ pub(crate) struct Timeline {
     /// One per buffer, if raw bytes are wanted.
     raw: Vec<BufWriter<File>>,
     /// By time, then in the order in which they came.
-    pending: BTreeMap<(Ns, u64), Item>,
+    pending: BTreeMap<(Ns, u64), TimelineItem>,
     count: u64,
     since_round: u32,
 }
@@ -62,7 +62,7 @@ impl Timeline {
     }
 
     pub(crate) fn add(&mut self, (at, record): Timed) {
-        self.push(at, Item::Record(record));
+        self.push(at, TimelineItem::Record(record));
     }
 
     pub(crate) fn add_all(&mut self, records: Vec<Timed>) {
@@ -71,10 +71,10 @@ impl Timeline {
 
     /// Trace that was taken out of a buffer.
     pub(crate) fn add_aux(&mut self, at: Ns, chunk: AuxChunk, bytes: Vec<u8>) {
-        self.push(at, Item::Aux(chunk, bytes));
+        self.push(at, TimelineItem::Aux(chunk, bytes));
     }
 
-    fn push(&mut self, at: Ns, item: Item) {
+    fn push(&mut self, at: Ns, item: TimelineItem) {
         self.count += 1;
         self.pending.insert((at, self.count), item);
     }
@@ -83,11 +83,11 @@ impl Timeline {
     pub(crate) fn release(&mut self, horizon: Ns) -> io::Result<()> {
         while let Some(first) = self.pending.first_entry().filter(|first| first.key().0 < horizon) {
             let is_aux = match first.remove() {
-                Item::Record(record) => {
+                TimelineItem::Record(record) => {
                     self.writer.record(&record)?;
                     false
                 }
-                Item::Aux(chunk, bytes) => {
+                TimelineItem::Aux(chunk, bytes) => {
                     self.writer.aux(&chunk, &[&bytes])?;
                     if let Some(raw) = self.raw.get_mut(chunk.index as usize) {
                         raw.write_all(&bytes)?;

@@ -10,6 +10,7 @@ mod prose;
 mod rust;
 mod text;
 mod tree;
+mod types;
 
 use std::{fmt, fs};
 
@@ -70,6 +71,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         prose::check,
         rust::check,
         text::check,
+        types::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();

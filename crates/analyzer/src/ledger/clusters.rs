@@ -48,7 +48,7 @@ pub struct Clusters<K> {
 }
 
 /// What a call is sorted by: row, its kind of time, the last path on the way down, and why there.
-type Reason = (usize, Spent, usize, End);
+type ClusterKey = (usize, Spent, usize, End);
 
 /// What one call spent, by path.
 type SpentByPath = BTreeMap<usize, Sums>;
@@ -94,7 +94,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     /// Sorts the slow calls.
     pub(super) fn clusters(&self, groups: &Groups, spent: &SpentByCall) -> Clusters<K> {
         let mut alone = self.clone();
-        let mut by_reason: BTreeMap<Reason, Vec<&CallRow>> = BTreeMap::new();
+        let mut by_reason: BTreeMap<ClusterKey, Vec<&CallRow>> = BTreeMap::new();
         for row in groups.slow.iter().take(SORTED_MAX).filter(|row| groups.spread.is_far(row)) {
             let Some(spent) = spent.of(row) else { continue };
             alone.set_these(std::iter::once(spent));
@@ -130,7 +130,7 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     }
 
     /// Why the calls that are asked about take longer.
-    fn reason(&self) -> Option<Reason> {
+    fn reason(&self) -> Option<ClusterKey> {
         let comparison = self.compare()?;
         let leading = comparison.leading()?;
         let descent = self.descend(leading);

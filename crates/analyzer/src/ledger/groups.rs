@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::outlying::{From, Spread};
+use super::outlying::{CallerSpread, From};
 use super::{LeftOut, Outlying, Typical};
 use crate::call_row::{CallId, CallRow};
 use crate::request::LatencyRange;
@@ -38,7 +38,7 @@ pub struct Groups {
     pub left_out: LeftOut,
     /// Whether the slow calls are slow.
     pub outlying: Outlying,
-    pub(super) spread: Spread,
+    pub(super) spread: CallerSpread,
 }
 
 /// Why calls cannot be compared.
@@ -121,7 +121,7 @@ struct OfCaller<'r> {
     median_ns: u64,
 }
 
-fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Spread) {
+fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, CallerSpread) {
     let by_caller = |row: &CallRow| Some((row.caller, row.site));
     let mut callers = divide(slow, others, by_caller);
     callers.retain(|_, calls| !calls.slow.is_empty());
@@ -146,7 +146,7 @@ fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, Spread) {
     typical.sort_by_key(|(far_ns, row)| (*far_ns, row.id));
     let typical: Vec<CallRow> = typical.into_iter().map(|(_, row)| row).collect();
     let errors: Vec<f64> = typical.iter().map(|row| row.error_ns as f64).collect();
-    let mut spread = Spread {
+    let mut spread = CallerSpread {
         medians_ns: callers.iter().map(|(from, calls)| (*from, calls.median_ns)).collect(),
         whose,
         slow: slow.len(),

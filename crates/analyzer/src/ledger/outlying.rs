@@ -57,7 +57,7 @@ impl Outlying {
     }
 
     /// That of some of the slow calls.
-    pub(super) fn of(spread: &Spread, slow: &[&CallRow]) -> Self {
+    pub(super) fn of(spread: &CallerSpread, slow: &[&CallRow]) -> Self {
         let above = slow.iter().map(|row| spread.excess_ns(row)).collect();
         let errors = slow.iter().map(|row| row.error_ns as f64).collect::<Vec<_>>();
         let chance_ns = spread.chance_reaches(expected(slow.len() / 2 + 1));
@@ -83,7 +83,7 @@ pub(super) type From = (Caller, Option<Place>);
 
 /// How far calls are above the median of their caller.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct CallerSpread {
     /// Medians of the calls that are not slow, by caller.
     pub(super) medians_ns: BTreeMap<Option<From>, u64>,
     /// All callers are one.
@@ -96,7 +96,7 @@ pub(super) struct Spread {
     pub(super) typical_error_ns: f64,
 }
 
-impl Spread {
+impl CallerSpread {
     /// How far a call is above the median of its caller.
     pub(super) fn excess_ns(&self, row: &CallRow) -> f64 {
         let caller = (self.whose == Typical::SameCallers).then_some((row.caller, row.site));
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     /// Calls that are spread exponentially, half of them above the median.
-    fn exponential(slow: usize, calls: usize) -> Spread {
+    fn exponential(slow: usize, calls: usize) -> CallerSpread {
         let above = |i: usize| (i as f64 + 0.5) / calls as f64;
         spread(slow, (0..calls).rev().map(|i| -(2.0 * above(i)).ln() * 100.0).collect())
     }
 
-    fn spread(slow: usize, others_ns: Vec<f64>) -> Spread {
+    fn spread(slow: usize, others_ns: Vec<f64>) -> CallerSpread {
         let medians_ns = BTreeMap::new();
-        Spread { medians_ns, whose: Typical::AllCallers, slow, others_ns, typical_error_ns: 0.0 }
+        CallerSpread { medians_ns, whose: Typical::AllCallers, slow, others_ns, typical_error_ns: 0.0 }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use model::{Avma, EventTime, FunctionId, Target, Transfer};
 
-use super::Verdict;
+use super::LandingVerdict;
 use crate::control::Control;
 use crate::frames::Frames;
 use crate::session::Session;
@@ -107,7 +107,7 @@ pub(super) struct View<'v> {
     to: Option<Avma>,
     /// Frames in which it may be a landing.
     landings: Vec<usize>,
-    verdict: Option<Verdict>,
+    verdict: Option<LandingVerdict>,
     /// Frames of the floor that were looked at.
     looked_at: Cell<usize>,
 }
@@ -144,7 +144,7 @@ impl<'v> View<'v> {
     }
 
     /// If nothing more will be told.
-    pub(super) fn verdict(&self) -> Option<Verdict> {
+    pub(super) fn verdict(&self) -> Option<LandingVerdict> {
         self.verdict.filter(|_| self.now.fit.is_some())
     }
 
@@ -153,9 +153,10 @@ impl<'v> View<'v> {
     }
 
     /// Gives where the hypothesis is now: in more than one place if it has landed again.
-    pub(super) fn ends(&self, landed: usize, mut add: impl FnMut(&End<'_, 'v>)) {
+    pub(super) fn ends(&self, landed: usize, mut add: impl FnMut(&HypothesisEnd<'_, 'v>)) {
         let Some(fit) = self.now.fit else { return };
-        let mut end = |len: usize, fit| add(&End { view: self, landed, kept: len.min(self.kept), len, fit });
+        let mut end =
+            |len: usize, fit| add(&HypothesisEnd { view: self, landed, kept: len.min(self.kept), len, fit });
         match self.landings.as_slice() {
             [] => end(self.depth(), fit),
             landings => landings.iter().for_each(|frame| end(frame + 1, Fit::Lands)),
@@ -169,7 +170,7 @@ impl<'v> View<'v> {
 }
 
 /// A place where a hypothesis is after an event.
-pub(super) struct End<'e, 'v> {
+pub(super) struct HypothesisEnd<'e, 'v> {
     view: &'e View<'v>,
     landed: usize,
     kept: usize,
@@ -178,7 +179,7 @@ pub(super) struct End<'e, 'v> {
     fit: Fit,
 }
 
-impl End<'_, '_> {
+impl HypothesisEnd<'_, '_> {
     pub(super) fn floor(&self) -> Floor {
         Floor { landed: self.landed, kept: self.kept }
     }
@@ -333,11 +334,11 @@ impl<'a> Frames<'a> for View<'_> {
         if !may_return {
             self.is_wrong();
         } else if i == 0 {
-            self.verdict = Some(Verdict::NoMore);
+            self.verdict = Some(LandingVerdict::NoMore);
         }
     }
 
     fn execute(&mut self, _session: &mut Session<'a>, _since: EventTime, _to: Target) {
-        self.verdict = Some(Verdict::Decided);
+        self.verdict = Some(LandingVerdict::Decided);
     }
 }

@@ -452,20 +452,20 @@ impl Interval {
 }
 
 /// A time that no anchor follows; `hi` is open if nothing bounds it.
-pub(super) struct Open {
+pub(super) struct OpenTime {
     pub(super) lo: u128,
     pub(super) point: u128,
     pub(super) hi: Option<u128>,
 }
 
 /// Of a slot `since` after the last anchor.
-pub(super) fn after(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> Open {
-    let Some(cycle) = cycle else { return Open { lo: anchor.lo, point: anchor.lo, hi: None } };
+pub(super) fn after(anchor: Anchor, since: Span, cycle: Option<Range>, unseen: u64) -> OpenTime {
+    let Some(cycle) = cycle else { return OpenTime { lo: anchor.lo, point: anchor.lo, hi: None } };
     let slack = ticks::of(unseen, cycle.high);
     let lo = anchor.lo + ticks::of(since.least(), cycle.low).saturating_sub(slack);
     let hi = anchor.hi + ticks::of(since.most, cycle.high) + slack;
     let point = anchor.best + ticks::of(since.most, cycle.middle());
-    Open { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
+    OpenTime { lo, point, hi: (since.doubt.breaks == 0).then_some(hi) }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) enum Rule {
 }
 
 /// The slots from `first` on, up to the next part's.
-struct Part {
+struct SlotRange {
     first: Slot,
     rule: Rule,
     /// Packets that contradict the rule say so much.
@@ -73,7 +73,7 @@ pub(crate) struct TimelineRoom {
     runs: Vec<Run>,
     counted: Vec<(Slot, u64)>,
     rates: Vec<(Slot, BusRate)>,
-    parts: Vec<Part>,
+    parts: Vec<SlotRange>,
 }
 
 impl TimelineRoom {
@@ -180,7 +180,7 @@ pub(super) struct Timeline {
     rates: Vec<(Slot, BusRate)>,
     /// Cycles (or branches) of the last run, up to here.
     in_run: u32,
-    parts: Vec<Part>,
+    parts: Vec<SlotRange>,
     /// The first slot that is in no part yet.
     open: Slot,
     /// The first part that is an interval whose rule may still change.
@@ -369,7 +369,7 @@ impl Timeline {
             self.parts.pop();
             self.waiting = self.parts.len();
         }
-        self.parts.push(Part { first, rule, bound: None });
+        self.parts.push(SlotRange { first, rule, bound: None });
     }
 
     /// The intervals that wait for what is measured after them.
@@ -468,7 +468,7 @@ impl Timeline {
         if near.lines_of != Some(part) {
             near.lines_of = Some(part);
             near.lines = match rule {
-                Part { rule: Rule::Between(interval), bound: None, .. } => {
+                SlotRange { rule: Rule::Between(interval), bound: None, .. } => {
                     interval.lines(self.unseen_cycles, self.conversion)
                 }
                 _ => None,
@@ -482,7 +482,7 @@ impl Timeline {
         Some(())
     }
 
-    fn by_rule(&self, part: &Part, since: Span) -> Option<EventTime> {
+    fn by_rule(&self, part: &SlotRange, since: Span) -> Option<EventTime> {
         let time = match &part.rule {
             Rule::Before(Anchor { lo, hi, .. }) => {
                 EventTime { lo: Ns(0), point: self.ns(*lo), hi: self.ns_up(*hi) }

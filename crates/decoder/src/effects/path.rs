@@ -71,7 +71,7 @@ pub(super) struct Path<'a, W> {
 }
 
 /// A failure is rare, and large.
-type Walked<T> = Result<T, Box<Failure>>;
+type PathResult<T> = Result<T, Box<Failure>>;
 
 impl From<GapCause> for Failure {
     fn from(cause: GapCause) -> Self {
@@ -110,7 +110,7 @@ impl<'a, W: Work> Path<'a, W> {
         }
     }
 
-    pub(super) fn finish(self, end: Walked<End>) -> Effect<W> {
+    pub(super) fn finish(self, end: PathResult<End>) -> Effect<W> {
         let Self {
             effects, block: next, rest, returns, work, first_work, first_edge, calls: mut open, ..
         } = self;
@@ -197,7 +197,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// Takes the branch at the end of the block, to `ip`.
-    fn branch(&mut self, to: Result<BlockId, NoCode>, ip: Avma) -> Walked<()> {
+    fn branch(&mut self, to: Result<BlockId, NoCode>, ip: Avma) -> PathResult<()> {
         match to {
             Ok(to) => {
                 self.edge(to);
@@ -234,23 +234,23 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     #[inline(always)]
-    fn taken(&mut self, ip: Avma) -> Walked<()> {
+    fn taken(&mut self, ip: Avma) -> PathResult<()> {
         if self.stays(|block| block.taken) { Ok(()) } else { self.branch_taken(ip) }
     }
 
     #[inline(never)]
-    fn branch_taken(&mut self, ip: Avma) -> Walked<()> {
+    fn branch_taken(&mut self, ip: Avma) -> PathResult<()> {
         let to = self.graph.taken(self.context, self.space, self.block, ip);
         self.branch(to, ip)
     }
 
     #[inline(always)]
-    fn not_taken(&mut self) -> Walked<()> {
+    fn not_taken(&mut self) -> PathResult<()> {
         if self.stays(|block| block.next) { Ok(()) } else { self.runs_on() }
     }
 
     #[inline(never)]
-    fn runs_on(&mut self) -> Walked<()> {
+    fn runs_on(&mut self) -> PathResult<()> {
         match self.graph.next(self.context, self.space, self.block) {
             Ok(next) => {
                 self.run_on(next);
@@ -290,7 +290,7 @@ impl<'a, W: Work> Path<'a, W> {
 
     /// Goes on to the block whose end needs a packet: to this end.
     #[inline]
-    fn advance(&mut self) -> Walked<Terminator> {
+    fn advance(&mut self) -> PathResult<Terminator> {
         for _ in 0..MAX_DIRECT {
             match self.here().terminator {
                 Terminator::Jump { to } => {
@@ -315,7 +315,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// The branch at hand has the next bit.
-    fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> Walked<()>) -> Walked<()> {
+    fn bit(&mut self, branch: impl FnOnce(&mut Self, bool) -> PathResult<()>) -> PathResult<()> {
         let is_taken = self.rest.pop() == Some(true);
         let work = self.work.timed_instructions();
         let walked = branch(self, is_taken);
@@ -323,7 +323,7 @@ impl<'a, W: Work> Path<'a, W> {
         walked
     }
 
-    pub(super) fn follow(&mut self, bits: Tnt) -> Walked<End> {
+    pub(super) fn follow(&mut self, bits: Tnt) -> PathResult<End> {
         self.rest = bits;
         while !self.rest.is_empty() {
             match self.advance()? {
@@ -358,7 +358,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// A compressed return after `call`.
-    fn return_to(&mut self, call: BlockId) -> Walked<()> {
+    fn return_to(&mut self, call: BlockId) -> PathResult<()> {
         let ip = self.graph.return_address(call);
         if self.here().last.ip.is_kernel() != ip.is_kernel() {
             return Err(self.desync().into()); // no near return leads into the kernel or out of it
@@ -368,7 +368,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// Tracing starts at `ip`.
-    pub(super) fn start_trace(&mut self, ip: Avma) -> Walked<End> {
+    pub(super) fn start_trace(&mut self, ip: Avma) -> PathResult<End> {
         self.block = self.graph.at(self.context, self.space, ip).map_err(|why| no_code(why, ip))?;
         let to = self.here().start;
         self.border(Transfer::Start { to, after_gap: false });
@@ -376,7 +376,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// Tracing ends with the block at hand, whose branch goes to `ip`.
-    pub(super) fn end_trace(&mut self, ip: Avma) -> Walked<End> {
+    pub(super) fn end_trace(&mut self, ip: Avma) -> PathResult<End> {
         let block = *self.here();
         let kind = block.leaves_for(ip).ok_or(stopped_at(&block))?;
         self.pass_last();
@@ -401,7 +401,7 @@ impl<'a, W: Work> Path<'a, W> {
     }
 
     /// An indirect branch to `ip`.
-    pub(super) fn jump(&mut self, ip: Avma) -> Walked<End> {
+    pub(super) fn jump(&mut self, ip: Avma) -> PathResult<End> {
         let branch = self.advance()?;
         match branch {
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Return => (),

@@ -10,13 +10,13 @@ use crate::block::{Block, BlockId};
 
 /// Where a block may be found.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockPlace {
     /// The lower half of the address that the block starts at.
     low: u32,
     id: BlockId,
 }
 
-const FREE: Place = Place { low: 0, id: BlockId::NONE };
+const FREE: BlockPlace = BlockPlace { low: 0, id: BlockId::NONE };
 
 /// An index begins with so many places: 32 KB.
 const FIRST_PLACES: usize = 1 << 12;
@@ -24,7 +24,7 @@ const FIRST_PLACES: usize = 1 << 12;
 /// A hash table without keys, which the blocks have.
 pub(super) struct Index {
     /// A power of two of them, at least twice as many as there are blocks: or none.
-    places: Vec<Place>,
+    places: Vec<BlockPlace>,
 }
 
 impl Index {
@@ -63,7 +63,7 @@ impl Index {
             while self.places[at].id != BlockId::NONE {
                 at = (at + 1) & (self.places.len() - 1);
             }
-            self.places[at] = Place { low: ip as u32, id: BlockId(id as u32) };
+            self.places[at] = BlockPlace { low: ip as u32, id: BlockId(id as u32) };
         }
     }
 

@@ -9,7 +9,7 @@ use capstone::{Capstone, Insn, InsnDetail, InsnGroupType};
 use model::Avma;
 use object::{Object as _, ObjectSection as _};
 
-use super::{Decoded, Instructions};
+use super::{DecodedInstruction, Instructions};
 use crate::terminator::Terminator;
 
 /// What both disassemblers say of an instruction: its length, and where control goes after it.
@@ -83,7 +83,7 @@ fn check(program: &Path) {
 }
 
 fn ours(ip: u64, bytes: &[u8]) -> Option<Opinion> {
-    let Decoded { len, terminator, .. } = Instructions::at(Avma(ip), bytes).next().ok()?;
+    let DecodedInstruction { len, terminator, .. } = Instructions::at(Avma(ip), bytes).next().ok()?;
     Some((len, terminator))
 }
 

@@ -9,7 +9,7 @@
 
 use model::Avma;
 
-use super::Decoded;
+use super::DecodedInstruction;
 use crate::terminator::Terminator;
 
 /// Bytes that are looked at: no instruction is longer.
@@ -111,18 +111,19 @@ pub(super) fn plain_len(bytes: &[u8]) -> Option<u8> {
 }
 
 /// The instruction at `ip` that `bytes` start with, if it is a usual one and not near their end.
-pub(super) fn decode(ip: Avma, bytes: &[u8]) -> Option<Decoded> {
+pub(super) fn decode(ip: Avma, bytes: &[u8]) -> Option<DecodedInstruction> {
     let code: &[u8; WINDOW] = bytes.first_chunk()?;
     if let [0xf2 | 0xf3, ..] = code {
-        return Some(Decoded { ip, len: scalar_len(code)?, terminator: None });
+        return Some(DecodedInstruction { ip, len: scalar_len(code)?, terminator: None });
     }
     let opcode = Opcode::of(code, usize::from(code[0] == FS));
     let reg = code[opcode.len] >> 3 & 7;
     let falls_through = |plain| {
         let len = opcode.len_of_plain(code, plain) as u8;
-        Some(Decoded { ip, len, terminator: None })
+        Some(DecodedInstruction { ip, len, terminator: None })
     };
-    let branch = |len: usize, branch| Some(Decoded { ip, len: len as u8, terminator: Some(branch) });
+    let branch =
+        |len: usize, branch| Some(DecodedInstruction { ip, len: len as u8, terminator: Some(branch) });
     let relative = |bytes: u8| {
         let [b0, b1, b2, b3] = [0, 1, 2, 3].map(|byte| code[opcode.len + byte]);
         let distance = if bytes == 1 { i32::from(b0 as i8) } else { i32::from_le_bytes([b0, b1, b2, b3]) };
@@ -313,7 +314,7 @@ mod tests {
         let ip = Avma(0x7fff_0000);
         let (found, plain) = (decode(ip, code), plain_len(code));
         if let Some(len) = plain {
-            assert_eq!(found, Some(Decoded { ip, len, terminator: None }), "{code:02x?}");
+            assert_eq!(found, Some(DecodedInstruction { ip, len, terminator: None }), "{code:02x?}");
         }
         if let Some(found) = found {
             let expect = Instructions::at(ip, code).next_of_disassembler();

@@ -28,10 +28,10 @@ pub(super) fn dump(
     }
     let options = DecodeOptions { workers: config.workers, all_branches: true, ..DecodeOptions::default() };
     let progress = Progress::new("decoding", recording::aux_bytes(recording));
-    let mut lines = Lines {
+    let mut lines = BranchLines {
         out,
         config,
-        names: Names::new(&image, recording.no_times.is_none()),
+        names: SymbolNames::new(&image, recording.no_times.is_none()),
         line: String::new(),
         result: Ok(()),
     };
@@ -42,16 +42,16 @@ pub(super) fn dump(
 }
 
 /// Writes each event as it comes.
-struct Lines<'a> {
+struct BranchLines<'a> {
     out: &'a mut dyn Write,
     config: &'a DumpConfig,
-    names: Names<'a>,
+    names: SymbolNames<'a>,
     line: String,
     /// The first error; nothing is written behind it.
     result: io::Result<()>,
 }
 
-impl EventSink for Lines<'_> {
+impl EventSink for BranchLines<'_> {
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         if self.result.is_err() || !self.config.tids.contains(tid) {
             return;
@@ -73,7 +73,7 @@ impl EventSink for Lines<'_> {
 }
 
 /// Addresses as symbol and offset.
-struct Names<'a> {
+struct SymbolNames<'a> {
     image: &'a Image,
     /// Name and linked address of the functions met: at most all there are.
     known: HashMap<FunctionId, (String, u64)>,
@@ -81,7 +81,7 @@ struct Names<'a> {
     has_times: bool,
 }
 
-impl<'a> Names<'a> {
+impl<'a> SymbolNames<'a> {
     fn new(image: &'a Image, has_times: bool) -> Self {
         Self { image, known: HashMap::new(), has_times }
     }

@@ -28,7 +28,7 @@ pub(super) fn dump(
         }
         let wanted = config.window.is_none_or(|w| record.time.is_some_and(|time| w.contains(time)));
         if result.is_ok() && wanted && concerns(record, &config.tids) {
-            result = writeln!(out, "{}", Line(listed));
+            result = writeln!(out, "{}", SidebandLine(listed));
             if let Err(error) = &result {
                 exit::leave_if_reader_is_gone(error);
             }
@@ -65,9 +65,9 @@ fn threads_of(record: &SidebandRecord) -> impl Iterator<Item = Tid> {
     record.tid.into_iter().chain(about).filter(|tid| tid.0 >= 0)
 }
 
-struct Line<'a>(&'a Listed);
+struct SidebandLine<'a>(&'a Listed);
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for SidebandLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let record = &self.0.record;
         write!(f, "{:#010x} [{:#x}] ", record.file_offset, self.0.size)?;
@@ -150,7 +150,7 @@ mod tests {
                 body,
             };
             let listed = Listed { record_type, size: 0x28, time_at: None, record };
-            assert_eq!(Line(&listed).to_string(), format!("0x00000100 [0x28] 12 1 7/8 {expect}"));
+            assert_eq!(SidebandLine(&listed).to_string(), format!("0x00000100 [0x28] 12 1 7/8 {expect}"));
         };
         check(14, Sideband::Switch { out: true, preempted: true }, "SWITCH out preempted");
         check(
@@ -195,7 +195,7 @@ mod tests {
             body: Sideband::Lost { count: 3 },
         };
         let listed = Listed { record_type: 2, size: 24, time_at: None, record: bare.clone() };
-        assert_eq!(Line(&listed).to_string(), "0x00000000 [0x18] - - -/- LOST 3");
+        assert_eq!(SidebandLine(&listed).to_string(), "0x00000000 [0x18] - - -/- LOST 3");
         assert!(concerns(&bare, &TidSet::default()));
         assert!(!concerns(&bare, &TidSet(vec!["1".parse().unwrap()])));
     }

@@ -56,7 +56,7 @@ impl TreeSink for Latencies {
 
 /// The calls that a timeline does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct CallsLeftOut {
     /// All of them took less, ns.
     pub min_ns: u64,
     /// All.
@@ -70,7 +70,7 @@ pub struct LeftOut {
     pub merged: u64,
 }
 
-impl LeftOut {
+impl CallsLeftOut {
     /// No call yet, of those that take less.
     #[must_use]
     pub fn below(min_ns: u64) -> Self {
@@ -126,14 +126,14 @@ mod tests {
 
     #[test]
     fn notes_say_what_a_timeline_lacks() {
-        assert_eq!(LeftOut::below(0).notes(), [] as [String; 0]);
-        let calls_inside = LeftOut { calls: 1234, ..LeftOut::below(64) };
+        assert_eq!(CallsLeftOut::below(0).notes(), [] as [String; 0]);
+        let calls_inside = CallsLeftOut { calls: 1234, ..CallsLeftOut::below(64) };
         let says =
             "1,234 calls of less than 64 ns left out (--all has them), whose time is their callers' own";
         assert_eq!(calls_inside.notes(), [says]);
-        let whole_calls = LeftOut { outermost: 2, outermost_ns: 3500, ..calls_inside };
+        let whole_calls = CallsLeftOut { outermost: 2, outermost_ns: 3500, ..calls_inside };
         assert_eq!(whole_calls.notes(), [format!("{says}; 2 of them, 3.50 us in all, are in no other call")]);
         let says = "5 calls too many to keep apart: those that are alike are one slice";
-        assert_eq!(LeftOut { merged: 5, ..LeftOut::below(0) }.notes(), [says]);
+        assert_eq!(CallsLeftOut { merged: 5, ..CallsLeftOut::below(0) }.notes(), [says]);
     }
 }

@@ -16,10 +16,10 @@ use model::{FunctionId, Ns, Schedule, Tid};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::bounds::LeftOut;
+use super::bounds::CallsLeftOut;
 use super::markers::{self, Marker};
-use super::spool::{Record, Records, Sample, Spool};
-use super::{Labels, of_open_calls};
+use super::spool::{Record, Records, Sample, SampleSpool};
+use super::{NodeLabels, of_open_calls};
 use crate::render::Names;
 
 /// The version of the format.
@@ -33,12 +33,12 @@ pub struct Profile<'a> {
     names: &'a dyn Names,
     schedule: &'a Schedule,
     start: Ns,
-    left_out: LeftOut,
-    spool: Spool,
+    left_out: CallsLeftOut,
+    spool: SampleSpool,
     /// Calls have markers with what they executed.
     has_counters: bool,
     /// By function, too: a call of one may be inside of a call of another, and time runs forward in each.
-    threads: BTreeMap<(Tid, FunctionId), Thread<'a>>,
+    threads: BTreeMap<(Tid, FunctionId), ThreadTables<'a>>,
     /// Functions with a call that was seen whole: what was seen of their open calls is not shown.
     with_whole: BTreeSet<FunctionId>,
     with_open: BTreeSet<FunctionId>,
@@ -46,8 +46,8 @@ pub struct Profile<'a> {
 }
 
 /// A thread's tables.
-struct Thread<'a> {
-    labels: Labels<'a>,
+struct ThreadTables<'a> {
+    labels: NodeLabels<'a>,
     /// Caller and function.
     stacks: Vec<(Option<u32>, usize)>,
     numbers: HashMap<(Option<u32>, usize), u32>,
@@ -73,8 +73,8 @@ impl<'a> Profile<'a> {
             names,
             schedule,
             start,
-            left_out: LeftOut::below(min_ns),
-            spool: Spool::new(scratch),
+            left_out: CallsLeftOut::below(min_ns),
+            spool: SampleSpool::new(scratch),
             has_counters: false,
             threads: BTreeMap::new(),
             with_whole: BTreeSet::new(),
@@ -115,7 +115,7 @@ impl<'a> Profile<'a> {
     }
 
     fn meta(&self) -> Value {
-        let LeftOut { min_ns, calls, outermost, outermost_ns, .. } = self.left_out;
+        let CallsLeftOut { min_ns, calls, outermost, outermost_ns, .. } = self.left_out;
         let left_out = json!([{
             "label": "Calls left out",
             "entries": [
@@ -148,7 +148,7 @@ impl<'a> Profile<'a> {
         &self,
         out: &mut dyn Write,
         key: (Tid, FunctionId),
-        thread: &Thread<'_>,
+        thread: &ThreadTables<'_>,
     ) -> io::Result<()> {
         let mut tables = self.tables(key, thread);
         if !self.has_counters {
@@ -178,7 +178,7 @@ impl<'a> Profile<'a> {
     }
 
     /// Writes the markers of a thread, column by column.
-    fn write_markers(&self, out: &mut dyn Write, thread: &Thread<'_>) -> io::Result<()> {
+    fn write_markers(&self, out: &mut dyn Write, thread: &ThreadTables<'_>) -> io::Result<()> {
         let each = |take: &mut dyn FnMut(Marker) -> io::Result<()>| {
             let is_shown =
                 |open: Option<FunctionId>| open.is_none_or(|open| !self.with_whole.contains(&open));
@@ -213,10 +213,10 @@ impl<'a> Profile<'a> {
     }
 
     /// A thread without its samples.
-    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &Thread<'_>) -> Value {
+    fn tables(&self, (tid, function): (Tid, FunctionId), thread: &ThreadTables<'_>) -> Value {
         let pid = self.schedule.thread(tid).map_or(tid.0, |life| life.pid.0);
         let name = self.title(tid, function);
-        let Thread { labels, stacks, .. } = thread;
+        let ThreadTables { labels, stacks, .. } = thread;
         let functions = labels.all().len();
         let numbers: Vec<usize> = (0..functions).collect();
         let none = vec![Value::Null; functions];
@@ -277,10 +277,10 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-impl<'a> Thread<'a> {
+impl<'a> ThreadTables<'a> {
     fn new(names: &'a dyn Names) -> Self {
         Self {
-            labels: Labels::new(names),
+            labels: NodeLabels::new(names),
             stacks: Vec::new(),
             numbers: HashMap::new(),
             samples: Records::default(),
@@ -301,7 +301,7 @@ impl<'a> Thread<'a> {
     /// Adds what each function of a tree ran itself.
     fn add(
         &mut self,
-        spool: &mut Spool,
+        spool: &mut SampleSpool,
         tree: &CallTree,
         from: Ns,
         of_open: Option<FunctionId>,
@@ -332,7 +332,7 @@ impl<'a> Thread<'a> {
 
     fn ran(
         &mut self,
-        spool: &mut Spool,
+        spool: &mut SampleSpool,
         stack: u32,
         Range { start: from, end }: Range<Ns>,
         open: Option<FunctionId>,
@@ -366,7 +366,7 @@ impl TreeSink for Profile<'_> {
         };
         if self.left_out.keeps(call, tree) && self.error.is_ok() {
             let key = (call.tid, call.function);
-            let thread = self.threads.entry(key).or_insert_with(|| Thread::new(self.names));
+            let thread = self.threads.entry(key).or_insert_with(|| ThreadTables::new(self.names));
             self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
             if let (true, Some(root)) = (self.has_counters, tree.nodes().first()) {
                 let marker = Marker::of(call, thread.labels.of(root), open_call);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use analyzer::{CallTree, Total};
 
-use super::{Labels, STACK_MAX};
+use super::{NodeLabels, STACK_MAX};
 use crate::args::Weight;
 use crate::render::Names;
 
@@ -23,7 +23,7 @@ impl Weight {
 /// The paths by name, and the time in ns; without those that took none.
 #[must_use]
 pub fn stacks(tree: &CallTree, names: &dyn Names, weight: Weight) -> BTreeMap<String, u64> {
-    let mut labels = Labels::of_text(names);
+    let mut labels = NodeLabels::of_text(names);
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut path = String::new();
     let mut ends: Vec<usize> = Vec::new(); // of the path's frames

@@ -48,7 +48,7 @@ pub(crate) fn of_open_calls(functions: &[String]) -> String {
 }
 
 /// What nodes are called, and a number for each name: by first use, from 0.
-pub(crate) struct Labels<'a> {
+pub(crate) struct NodeLabels<'a> {
     names: &'a dyn Names,
     /// Names are escaped: the format quotes nothing.
     is_text: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Labels<'a> {
     labels: Vec<(String, FunctionId)>,
 }
 
-impl<'a> Labels<'a> {
+impl<'a> NodeLabels<'a> {
     /// Of a format that quotes them by its own rules.
     pub(crate) fn new(names: &'a dyn Names) -> Self {
         Self { names, is_text: false, numbers: HashMap::new(), labels: Vec::new() }

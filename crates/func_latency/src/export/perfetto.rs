@@ -18,8 +18,8 @@ use analyzer::{CallRow, CallTree, ChildKind, Node, TreeSink, Trees, off_cpu_span
 use model::{FunctionId, Ns, Pid, Schedule, Tid};
 use prost::Message;
 
-use super::Labels;
-use super::bounds::LeftOut;
+use super::NodeLabels;
+use super::bounds::CallsLeftOut;
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
@@ -135,7 +135,7 @@ const OF_FUNCTION: u64 = 1 << 34;
 pub struct Trace<'a> {
     out: &'a mut dyn Write,
     names: &'a dyn Names,
-    labels: Labels<'a>,
+    labels: NodeLabels<'a>,
     schedule: &'a Schedule,
     known: BTreeSet<u64>,
     /// Functions whose calls have tracks of their own, and their numbers, from 1: a call of one may be inside
@@ -144,7 +144,7 @@ pub struct Trace<'a> {
     named: usize,
     /// Slices have what their calls executed.
     has_counters: bool,
-    left_out: LeftOut,
+    left_out: CallsLeftOut,
     is_first: bool,
     error: io::Result<()>,
 }
@@ -161,13 +161,13 @@ impl<'a> Trace<'a> {
         Self {
             out,
             names,
-            labels: Labels::new(names),
+            labels: NodeLabels::new(names),
             schedule,
             known: BTreeSet::new(),
             functions: are_several.then(BTreeMap::new),
             named: 0,
             has_counters: false,
-            left_out: LeftOut::below(min_ns),
+            left_out: CallsLeftOut::below(min_ns),
             is_first: true,
             error: Ok(()),
         }
@@ -186,7 +186,7 @@ impl<'a> Trace<'a> {
     pub fn finish(mut self, start: Ns) -> io::Result<Vec<String>> {
         let notes = self.left_out.notes();
         if !notes.is_empty() {
-            let LeftOut { min_ns, calls, outermost, outermost_ns, merged } = self.left_out;
+            let CallsLeftOut { min_ns, calls, outermost, outermost_ns, merged } = self.left_out;
             let name = Some("func_latency".to_owned());
             let track = TrackDescriptor { uuid: NOTES, name, ..TrackDescriptor::default() };
             self.describe(track);

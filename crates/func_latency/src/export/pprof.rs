@@ -14,21 +14,21 @@ use image::Image;
 use model::{ClockOffsets, FunctionId, FunctionLookup, Ns, ObjectId};
 use prost::Message;
 
-use super::{Labels, STACK_MAX, observed_part};
+use super::{NodeLabels, STACK_MAX, observed_part};
 use crate::render::Names;
 
 #[derive(Clone, PartialEq, Message)]
-struct Profile {
+struct PprofProfile {
     #[prost(message, repeated, tag = "1")]
     sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    sample: Vec<Sample>,
+    sample: Vec<PprofSample>,
     #[prost(message, repeated, tag = "3")]
     mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
     location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
-    function: Vec<Function>,
+    function: Vec<PprofFunction>,
     #[prost(string, repeated, tag = "6")]
     string_table: Vec<String>,
     #[prost(int64, tag = "9")]
@@ -52,7 +52,7 @@ struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sample {
+struct PprofSample {
     /// The innermost first.
     #[prost(uint64, repeated, tag = "1")]
     location_id: Vec<u64>,
@@ -88,11 +88,11 @@ struct Location {
     #[prost(uint64, tag = "3")]
     address: u64,
     #[prost(message, repeated, tag = "4")]
-    line: Vec<Line>,
+    line: Vec<PprofLine>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Line {
+struct PprofLine {
     #[prost(uint64, tag = "1")]
     function_id: u64,
     #[prost(int64, tag = "2")]
@@ -100,7 +100,7 @@ struct Line {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Function {
+struct PprofFunction {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(int64, tag = "2")]
@@ -135,13 +135,13 @@ impl Strings {
 
 /// Functions, and the places in them that stacks go through; each once, with numbers from 1 in the order of
 /// their first use.
-struct Places<'a> {
-    labels: Labels<'a>,
+struct PprofPlaces<'a> {
+    labels: NodeLabels<'a>,
     numbers: HashMap<(usize, Option<Place>), u64>,
     all: Vec<(usize, Option<Place>)>,
 }
 
-impl Places<'_> {
+impl PprofPlaces<'_> {
     fn location(&mut self, function: usize, at: Option<Place>) -> u64 {
         let Self { numbers, all, .. } = self;
         *numbers.entry((function, at)).or_insert_with(|| {
@@ -152,7 +152,7 @@ impl Places<'_> {
 }
 
 /// A frame of the stack at hand.
-struct Frame {
+struct OpenFrame {
     /// The number of its function.
     function: usize,
     /// The function's first instruction.
@@ -162,9 +162,9 @@ struct Frame {
 }
 
 /// The stack, the innermost first: each frame is where it called the next one.
-fn stack(frames: &[Frame], places: &mut Places<'_>) -> Vec<u64> {
+fn stack(frames: &[OpenFrame], places: &mut PprofPlaces<'_>) -> Vec<u64> {
     let mut at = None;
-    let location = |(number, frame): (usize, &Frame)| {
+    let location = |(number, frame): (usize, &OpenFrame)| {
         let here = if number == 0 { frame.entry } else { at };
         at = frame.site;
         places.location(frame.function, here)
@@ -181,11 +181,11 @@ pub fn profile(
     window: (Ns, Ns),
     clocks: ClockOffsets,
 ) -> Vec<u8> {
-    let mut places = Places { labels: Labels::new(names), numbers: HashMap::new(), all: Vec::new() };
+    let mut places = PprofPlaces { labels: NodeLabels::new(names), numbers: HashMap::new(), all: Vec::new() };
     let mut strings = Strings::new();
     // CPU time is a type of its own only where it is known.
     let knows_cpu = found.tree.roots().all(|root| root.total.on_cpu_ns().is_some());
-    let counts = Counts::of(found);
+    let counts = CounterTypes::of(found);
     let mut types = vec![("calls", "count"), ("latency", "nanoseconds")];
     types.extend(knows_cpu.then_some(("cpu", "nanoseconds")));
     types.extend(counts.types());
@@ -193,20 +193,24 @@ pub fn profile(
         .into_iter()
         .map(|(kind, unit)| ValueType { kind: strings.number(kind), unit: strings.number(unit) })
         .collect();
-    let mut frames: Vec<Frame> = Vec::new();
+    let mut frames: Vec<OpenFrame> = Vec::new();
     let mut sample = Vec::new();
     for step in found.tree.walk() {
         let is_shown = step.depth < STACK_MAX;
         if is_shown {
             frames.truncate(step.depth);
             let Node { function, site, .. } = *step.node;
-            frames.push(Frame { function: places.labels.of(step.node), entry: entry(image, function), site });
+            frames.push(OpenFrame {
+                function: places.labels.of(step.node),
+                entry: entry(image, function),
+                site,
+            });
         }
         let calls = if is_shown { step.node.total.count } else { 0 };
         let values = [calls, step.own.sum_ns].into_iter().chain(step.own.on_cpu_ns());
         let values = values.chain(counts.values(step.own_work));
         let value = values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect();
-        sample.push(Sample { location_id: stack(&frames, &mut places), value });
+        sample.push(PprofSample { location_id: stack(&frames, &mut places), value });
     }
     let function = functions(&places, image, &mut strings);
     let (location, mapping) = locations(&places, image, names, &mut strings);
@@ -214,7 +218,7 @@ pub fn profile(
     let default_sample_type = strings.number("latency");
     let notes = observed_part(found, names).into_iter().chain(counts.note().map(str::to_owned));
     let comment = notes.map(|note| strings.number(&note)).collect();
-    let profile = Profile {
+    let profile = PprofProfile {
         sample_type,
         sample,
         mapping,
@@ -231,7 +235,7 @@ pub fn profile(
 
 /// Which counters are types of their own: those that are known of all paths.
 #[derive(Clone, Copy)]
-enum Counts {
+enum CounterTypes {
     /// They were not asked for.
     None,
     /// Code is missing in some call.
@@ -241,7 +245,7 @@ enum Counts {
     Both,
 }
 
-impl Counts {
+impl CounterTypes {
     fn of(found: &FoundPaths) -> Self {
         let mut roots = found.tree.roots();
         match roots.try_fold(true, |has_cycles, root| Some(has_cycles && root.work?.cycles.is_some())) {
@@ -277,16 +281,21 @@ impl Counts {
     }
 }
 
-fn functions(places: &Places<'_>, image: &Image, strings: &mut Strings) -> Vec<Function> {
+fn functions(places: &PprofPlaces<'_>, image: &Image, strings: &mut Strings) -> Vec<PprofFunction> {
     let function = |((name, id), number): (&(String, FunctionId), u64)| {
         let (filename, start_line) = entry(image, *id).and_then(|at| line(image, at)).unwrap_or_default();
-        Function { id: number, name: strings.number(name), filename: strings.number(&filename), start_line }
+        PprofFunction {
+            id: number,
+            name: strings.number(name),
+            filename: strings.number(&filename),
+            start_line,
+        }
     };
     places.labels.all().iter().zip(1..).map(function).collect()
 }
 
 fn locations(
-    places: &Places<'_>,
+    places: &PprofPlaces<'_>,
     image: &Image,
     names: &dyn Names,
     strings: &mut Strings,
@@ -311,7 +320,7 @@ fn locations(
         id,
         mapping_id: at.map_or(0, |at| mapping_of(at.object)),
         address: at.map_or(0, |at| at.svma.0),
-        line: vec![Line {
+        line: vec![PprofLine {
             function_id: function as u64 + 1,
             line: at.and_then(|at| line(image, at)).unwrap_or_default().1,
         }],

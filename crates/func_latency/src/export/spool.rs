@@ -58,7 +58,7 @@ impl Record for Sample {
 
 /// The scratch file.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub(super) struct SampleSpool {
     /// Where it is made, if it is needed and there is room.
     directory: PathBuf,
     file: Option<File>,
@@ -79,7 +79,7 @@ impl<R> Default for Records<R> {
     }
 }
 
-impl Spool {
+impl SampleSpool {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory, file: None, end: 0 }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn samples_of_threads_come_back_in_their_order() {
-        let mut spool = Spool::new(std::env::temp_dir());
+        let mut spool = SampleSpool::new(std::env::temp_dir());
         let mut threads = [Records::default(), Records::default()];
         let sample = |number: u64| Sample {
             stack: number as u32,

@@ -26,12 +26,12 @@ type Slow = (u64, Reverse<(Ns, CallId)>);
 /// Trees by call.
 #[derive(Debug)]
 pub(super) struct KeptTrees {
-    trees: BTreeMap<CallId, Kept>,
+    trees: BTreeMap<CallId, KeptTree>,
     /// Calls that were met.
     calls: usize,
     ended: BTreeSet<Slow>,
     not_ended: BTreeSet<Slow>,
-    samples: BTreeMap<CallerKey, Sample>,
+    samples: BTreeMap<CallerKey, CallerSample>,
     /// Of all samples together.
     sampled_nodes: usize,
     /// What every tree is pruned to at least.
@@ -40,7 +40,7 @@ pub(super) struct KeptTrees {
 
 /// A tree, and why it is kept.
 #[derive(Debug)]
-struct Kept {
+struct KeptTree {
     tree: PrunedTree,
     is_slow: bool,
     is_sample: bool,
@@ -48,7 +48,7 @@ struct Kept {
 
 /// Calls of one caller.
 #[derive(Debug, Default)]
-struct Sample {
+struct CallerSample {
     calls: Vec<CallId>,
     nodes: usize,
     /// How often the sample was halved.
@@ -88,7 +88,7 @@ impl KeptTrees {
             sample.nodes += tree.nodes.len();
             self.sampled_nodes += tree.nodes.len();
         }
-        self.trees.insert(call.id, Kept { tree, is_slow, is_sample });
+        self.trees.insert(call.id, KeptTree { tree, is_slow, is_sample });
         while self.sampled_nodes > SAMPLED_NODES_MAX && self.halve_largest() {}
     }
 
@@ -108,7 +108,7 @@ impl KeptTrees {
         true
     }
 
-    fn drop_reason(&mut self, id: CallId, change: impl FnOnce(&mut Kept)) {
+    fn drop_reason(&mut self, id: CallId, change: impl FnOnce(&mut KeptTree)) {
         let Some(kept) = self.trees.get_mut(&id) else { return };
         change(kept);
         if !kept.is_slow && !kept.is_sample {
@@ -127,7 +127,7 @@ impl KeptTrees {
             kept.tree = std::mem::take(&mut kept.tree).pruned(nodes_max);
         }
         for sample in self.samples.values_mut() {
-            sample.nodes = sample.calls.iter().map(|id| self.trees.get(id).map_or(0, Kept::nodes)).sum();
+            sample.nodes = sample.calls.iter().map(|id| self.trees.get(id).map_or(0, KeptTree::nodes)).sum();
         }
         self.sampled_nodes = self.samples.values().map(|sample| sample.nodes).sum();
     }
@@ -144,7 +144,7 @@ impl KeptTrees {
             kept.extend(dropped.pop());
         }
         sample.calls = kept;
-        let nodes = dropped.iter().map(|id| self.trees.get(id).map_or(0, Kept::nodes)).sum::<usize>();
+        let nodes = dropped.iter().map(|id| self.trees.get(id).map_or(0, KeptTree::nodes)).sum::<usize>();
         sample.nodes -= nodes;
         self.sampled_nodes -= nodes;
         dropped.into_iter().for_each(|id| self.drop_reason(id, |kept| kept.is_sample = false));
@@ -162,7 +162,7 @@ impl KeptTrees {
     }
 }
 
-impl Kept {
+impl KeptTree {
     fn nodes(&self) -> usize {
         self.tree.nodes.len()
     }
@@ -258,11 +258,11 @@ mod tests {
         for number in 0..2_000 {
             let call = call(number, 10_000 + number, Status::OpenEnd);
             kept.add(&call, &tree(&call, 1_500));
-            sizes.push(kept.trees.values().map(Kept::nodes).max().unwrap());
+            sizes.push(kept.trees.values().map(KeptTree::nodes).max().unwrap());
         }
         // One node more stands for what was left out.
         assert_eq!([0, 299, 1_999].map(|at| sizes[at]), [1_501, 1_501, 401]);
-        let nodes: usize = kept.trees.values().map(Kept::nodes).sum();
+        let nodes: usize = kept.trees.values().map(KeptTree::nodes).sum();
         assert_eq!((kept.trees.len(), nodes), (CALLS_MAX, CALLS_MAX * 401));
     }
 }

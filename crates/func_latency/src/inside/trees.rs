@@ -113,17 +113,17 @@ fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
     let mut left_out = None;
     for (node, is_long) in nodes.iter().zip(is_long) {
         if left_out.is_some_and(|depth| node.depth > depth) {
-            pruned.leave_out(LeftOut { nodes: node.what.nodes(), ..LeftOut::NOTHING });
+            pruned.leave_out(NodesLeftOut { nodes: node.what.nodes(), ..NodesLeftOut::NOTHING });
             continue;
         }
         pruned.close(node.depth);
         left_out = (!is_long).then_some(node.depth);
         if *is_long {
             pruned.nodes.push(*node);
-            pruned.open.push(LeftOut::NOTHING);
+            pruned.open.push(NodesLeftOut::NOTHING);
         } else {
             let PrunedNode { total, error_ns, work, .. } = *node;
-            pruned.leave_out(LeftOut { nodes: node.what.nodes(), total, error_ns, work });
+            pruned.leave_out(NodesLeftOut { nodes: node.what.nodes(), total, error_ns, work });
         }
     }
     pruned.close(0);
@@ -135,14 +135,14 @@ fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
 struct Pruned {
     nodes: Vec<PrunedNode>,
     /// By depth of the nodes that are open: what was left out of each.
-    open: Vec<LeftOut>,
+    open: Vec<NodesLeftOut>,
 }
 
 impl Pruned {
     /// Ends the nodes of this depth and below.
     fn close(&mut self, depth: usize) {
         while self.open.len() > depth {
-            let Some(LeftOut { nodes, total, error_ns, work }) = self.open.pop() else { return };
+            let Some(NodesLeftOut { nodes, total, error_ns, work }) = self.open.pop() else { return };
             if nodes > 0 {
                 let depth = self.open.len() + 1;
                 let what = What::More(nodes);
@@ -151,7 +151,7 @@ impl Pruned {
         }
     }
 
-    fn leave_out(&mut self, part: LeftOut) {
+    fn leave_out(&mut self, part: NodesLeftOut) {
         if let Some(all) = self.open.last_mut() {
             all.nodes += part.nodes;
             all.total.add(part.total);
@@ -172,7 +172,7 @@ fn with_known_work(tree: &CallTree) -> CallTree {
 
 /// What was left out of a node.
 #[derive(Clone, Copy, Debug)]
-struct LeftOut {
+struct NodesLeftOut {
     nodes: usize,
     /// Sums of the topmost ones.
     total: Total,
@@ -180,7 +180,7 @@ struct LeftOut {
     work: Option<Work>,
 }
 
-impl LeftOut {
+impl NodesLeftOut {
     const NOTHING: Self = Self {
         nodes: 0,
         total: Total { count: 0, sum_ns: 0, off_cpu_ns: Some(0) },

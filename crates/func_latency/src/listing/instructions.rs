@@ -54,14 +54,14 @@ pub struct Listing {
 }
 
 /// The function's code as its object has it.
-struct Code<'a> {
+struct ObjectCode<'a> {
     image: &'a Image,
     function: FunctionId,
     object: ObjectId,
     parts: Vec<(Svma, &'a [u8])>,
 }
 
-impl<'a> Code<'a> {
+impl<'a> ObjectCode<'a> {
     fn of(image: &'a Image, function: FunctionId) -> Self {
         let parts = image.function_code(function).into_iter().map(|(svma, _, bytes)| (svma, bytes));
         let object = FunctionLookup::object(image, function).unwrap_or(ObjectId(u32::MAX));
@@ -121,7 +121,7 @@ type Places = BTreeMap<Place, Listed>;
 /// Lists a function's instructions with what calls did at each; `groups`: of calls.
 #[must_use]
 pub fn list(image: &Image, function: FunctionId, groups: &[OwnCode]) -> Listing {
-    let code = Code::of(image, function);
+    let code = ObjectCode::of(image, function);
     let mut places = Places::new();
     let nothing = || vec![Spent::default(); groups.len()];
     let mut nowhere = nothing();
@@ -187,7 +187,7 @@ fn place_of(places: &mut Places, place: Place, groups: usize) -> &mut Listed {
 }
 
 impl Listed {
-    fn describe(&mut self, code: &Code<'_>, instruction: &Disassembled) {
+    fn describe(&mut self, code: &ObjectCode<'_>, instruction: &Disassembled) {
         if self.text.is_none() {
             self.text = Some(code.text(instruction));
         }
@@ -217,7 +217,7 @@ const UNEXECUTED_MAX: usize = 1 << 18;
 
 /// Adds the instructions of the function that were never executed. Where one would reach into one that was,
 /// there is data between them.
-fn list_unexecuted(code: &Code<'_>, places: &mut Places, groups: usize) {
+fn list_unexecuted(code: &ObjectCode<'_>, places: &mut Places, groups: usize) {
     let most = places.len().saturating_add(UNEXECUTED_MAX);
     for (start, bytes) in &code.parts {
         let end = start.0.saturating_add(bytes.len() as u64);

@@ -15,7 +15,7 @@ use crate::args::{CallsArgs, KernelArgs, PartNumber, QueryArgs, ReportArgs};
 use crate::calls::{self, Opened};
 use crate::config::{CallsConfig, NO_FUNCTION, input_path};
 use crate::exit::{Exit, failure};
-use crate::output::{self, Asked};
+use crate::output::{self, OutputAsked};
 use crate::progress::Progress;
 use crate::{recording, recording_id};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: ReportArgs, words: &[OsString]) -> Result<Exit> {
     let input = input_path(args.input);
     let asked = asked(&args.query.calls);
     let config = CallsConfig::new(input, args.query.calls)?;
-    output::check_apart(&config.inputs(), &[Asked { option: "--part-out", path: &to }])?;
+    output::check_apart(&config.inputs(), &[OutputAsked { option: "--part-out", path: &to }])?;
     output::check_writable(&to)?;
     calls::open(&config, None, |opened| {
         let facts = facts(opened, share, asked, words);

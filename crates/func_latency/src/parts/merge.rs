@@ -11,7 +11,7 @@ use crate::args::{InputArgs, MergeArgs, PartArgs, QueryArgs, ReportArgs};
 use crate::bundle_dir;
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
-use crate::output::{self, Asked};
+use crate::output::{self, OutputAsked};
 use crate::report_command;
 
 /// Whether the files are parts.
@@ -58,8 +58,8 @@ pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
         return Err(failure(Exit::Usage, message));
     }
     let inputs: Vec<&Path> = args.files.iter().map(std::path::PathBuf::as_path).collect();
-    let part_out = args.part_out.iter().map(|path| Asked { option: "--part-out", path });
-    let summary = args.summary.iter().map(|path| Asked { option: "--summary", path });
+    let part_out = args.part_out.iter().map(|path| OutputAsked { option: "--part-out", path });
+    let summary = args.summary.iter().map(|path| OutputAsked { option: "--summary", path });
     output::check_apart(&inputs, &part_out.chain(summary).collect::<Vec<_>>())?;
     let set = PartSet::open(&args.files)?;
     if let Some(path) = &args.part_out {

@@ -296,7 +296,7 @@ pub(super) fn figure_entries(comparison: &Comparison, [base, these]: [&[Run]; 2]
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CompareDocument<'a> {
     schema: &'static str,
     function: &'a str,
     a: SideEntry<'a>,
@@ -328,7 +328,7 @@ impl<'a> From<&'a Side> for SideEntry<'a> {
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, compared: &Compared<'_>) -> io::Result<()> {
     let Compared { base, these, comparison, fail_above } = *compared;
-    let document = Document {
+    let document = CompareDocument {
         schema: SCHEMA,
         function: &base.runs.function,
         a: base.into(),

@@ -86,20 +86,20 @@ impl Numbers {
 
 /// The counters of a set of calls.
 #[derive(Serialize)]
-pub(super) struct Counters {
-    instructions: Option<Figures>,
-    conditional_branches: Option<Figures>,
-    indirect_branches: Option<Figures>,
-    branches: Option<Figures>,
-    calls: Option<Figures>,
+pub(super) struct CountersJson {
+    instructions: Option<CounterFigures>,
+    conditional_branches: Option<CounterFigures>,
+    indirect_branches: Option<CounterFigures>,
+    branches: Option<CounterFigures>,
+    calls: Option<CounterFigures>,
     /// Null: the kernel was not traced, or its code is not there.
-    kernel_instructions: Option<Figures>,
+    kernel_instructions: Option<CounterFigures>,
     /// Null: the recording has no CYC packets.
-    cycles: Option<Figures>,
+    cycles: Option<CounterFigures>,
     /// In thousandths; of calls whose cycles are known to more than their error.
-    milli_ipc: Option<Figures>,
+    milli_ipc: Option<CounterFigures>,
     /// Null: no CBR packet says it, or cycles or the bus clock are not known.
-    frequency_mhz: Option<Figures>,
+    frequency_mhz: Option<CounterFigures>,
     /// Of all calls together.
     ipc: Option<f64>,
     ipc_error: Option<f64>,
@@ -109,7 +109,7 @@ pub(super) struct Counters {
 
 /// The figures of one number; those of counts are exact, and have errors of 0.
 #[derive(Serialize)]
-struct Figures {
+struct CounterFigures {
     count: u64,
     sum: Option<u64>,
     min: Option<u64>,
@@ -125,19 +125,19 @@ struct Figures {
     p90_error: Option<u64>,
     p99_error: Option<u64>,
     p999_error: Option<u64>,
-    histogram: Vec<Slot>,
+    histogram: Vec<CountBucketJson>,
 }
 
 #[derive(Serialize)]
-struct Slot {
+struct CountBucketJson {
     low: u64,
     high: u64,
     count: u64,
 }
 
-impl Counters {
+impl CountersJson {
     pub(super) fn of(report: &CounterReport) -> Self {
-        let figures = |metric| report.get(metric).map(Figures::of);
+        let figures = |metric| report.get(metric).map(CounterFigures::of);
         let all = Some(&report.known.1).filter(|all| !all.is_of_kernel());
         let (ipc, ipc_error) = all.and_then(Counted::ipc).unzip();
         Self {
@@ -157,7 +157,7 @@ impl Counters {
     }
 }
 
-impl Figures {
+impl CounterFigures {
     fn of(distribution: &Distribution) -> Self {
         let spread = distribution.spread.as_ref();
         let value = |of: fn(&CountSpread) -> Figure| spread.map(|spread| of(spread).value);
@@ -179,7 +179,7 @@ impl Figures {
             p90_error: error(|s| s.p90),
             p99_error: error(|s| s.p99),
             p999_error: error(|s| s.p999),
-            histogram: slots.map(|b| Slot { low: b.low, high: b.high, count: b.count }).collect(),
+            histogram: slots.map(|b| CountBucketJson { low: b.low, high: b.high, count: b.count }).collect(),
         }
     }
 }

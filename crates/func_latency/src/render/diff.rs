@@ -9,7 +9,7 @@ use model::NoOffCpu;
 use serde::Serialize;
 
 use super::compare::{self, FailAbove, FailEntry, FigureEntry};
-use super::ledger::json::{Cause, Entry, NotCompared};
+use super::ledger::json::{CauseJson, NotCompared, RowJson};
 use super::ledger::split;
 use super::ledger::text::{self, Titles};
 use super::ledger::{self, LedgerView};
@@ -187,11 +187,11 @@ fn write_shift(out: &mut dyn Write, difference: &Difference<'_>) -> io::Result<(
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DiffDocument<'a> {
     schema: &'static str,
     function: &'a str,
-    these: Group<'a>,
-    base: Group<'a>,
+    these: DiffGroup<'a>,
+    base: DiffGroup<'a>,
     difference_ns: i64,
     difference_error_ns: u64,
     /// The difference is larger than its error and than the spread within each recording explains. Null:
@@ -207,13 +207,13 @@ struct Document<'a> {
     figures: Vec<FigureEntry>,
     /// Null: nothing was asked.
     fail_above: Option<FailEntry>,
-    rows: Vec<Entry<'a>>,
+    rows: Vec<RowJson<'a>>,
     /// Null: there is no difference.
-    cause: Option<Cause<'a>>,
+    cause: Option<CauseJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct Group<'a> {
+struct DiffGroup<'a> {
     input: &'a str,
     calls: u64,
     sum_ns: u64,
@@ -247,7 +247,7 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
         Verdict::DoesNotExceed => (Some(false), None),
         Verdict::TooFewCalls { needed } => (None, Some(needed)),
     };
-    let document = Document {
+    let document = DiffDocument {
         schema: SCHEMA,
         function,
         these: group(these, shift.blocks.0),
@@ -267,10 +267,10 @@ pub fn write_json(out: &mut dyn Write, difference: &Difference<'_>) -> io::Resul
     writeln!(out)
 }
 
-fn group(recorded: &Recorded, blocks: usize) -> Group<'_> {
+fn group(recorded: &Recorded, blocks: usize) -> DiffGroup<'_> {
     let stats = recorded.stats();
     let [p50, p90, p99, max] = recorded.figures();
-    Group {
+    DiffGroup {
         input: &recorded.input,
         calls: stats.count,
         sum_ns: stats.sum_ns,

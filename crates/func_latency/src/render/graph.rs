@@ -10,12 +10,12 @@ use analyzer::{CallTree, FoundPaths, Total};
 
 use super::Names;
 use super::units::{counted, duration_within, grouped, percent_within, share};
-use crate::export::{Labels, observed_part};
+use crate::export::{NodeLabels, observed_part};
 use crate::tree_config::GraphStyle;
 
 /// A function, or one in a graph below it.
 #[derive(Clone, Debug, Default)]
-struct Branch {
+struct GraphBranch {
     label: usize,
     /// The time that went through here.
     total: Time,
@@ -24,7 +24,7 @@ struct Branch {
 
 /// A function of the table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Function {
+struct GraphFunction {
     total: Time,
     own: Time,
     calls: u64,
@@ -56,17 +56,17 @@ impl Time {
 
 /// All functions, and the graph below each: flat, the first branches are the functions'.
 struct Graph {
-    functions: Vec<Function>,
-    branches: Vec<Branch>,
+    functions: Vec<GraphFunction>,
+    branches: Vec<GraphBranch>,
     places: HashMap<(usize, usize), usize>,
     whole: Time,
 }
 
 impl Graph {
-    fn new(tree: &CallTree, labels: &mut Labels<'_>, style: &GraphStyle) -> Self {
+    fn new(tree: &CallTree, labels: &mut NodeLabels<'_>, style: &GraphStyle) -> Self {
         let path_labels: Vec<usize> = tree.walk().map(|step| labels.of(step.node)).collect();
-        let functions = vec![Function::default(); labels.all().len()];
-        let root = |label| Branch { label, ..Branch::default() };
+        let functions = vec![GraphFunction::default(); labels.all().len()];
+        let root = |label| GraphBranch { label, ..GraphBranch::default() };
         let branches = (0..functions.len()).map(root).collect();
         let time = |of: &Total, error_ns| Time { ns: style.weight.of(of).unwrap_or_default(), error_ns };
         let mut whole = Time::default();
@@ -103,7 +103,7 @@ impl Graph {
         let next = self.branches.len();
         let index = *self.places.entry((parent, label)).or_insert(next);
         if index == next {
-            self.branches.push(Branch { label, ..Branch::default() });
+            self.branches.push(GraphBranch { label, ..GraphBranch::default() });
             if let Some(parent) = self.branches.get_mut(parent) {
                 parent.children.push(index);
             }
@@ -152,7 +152,7 @@ pub fn write(
     names: &dyn Names,
     style: &GraphStyle,
 ) -> io::Result<()> {
-    let mut labels = Labels::of_text(names);
+    let mut labels = NodeLabels::of_text(names);
     let graph = Graph::new(&found.tree, &mut labels, style);
     let Graph { functions, whole, .. } = &graph;
     let below = if style.callee { "who called it" } else { "what it called" };
@@ -168,7 +168,7 @@ pub fn write(
     writeln!(out, " total %  self %      total       self         calls  function")?;
     let mut left_out = 0;
     for label in order {
-        let Some(Function { total, own, calls }) = functions.get(label).copied() else { continue };
+        let Some(GraphFunction { total, own, calls }) = functions.get(label).copied() else { continue };
         if share(total.ns, whole.ns) < style.percent_limit {
             left_out += 1;
             continue;
@@ -196,7 +196,7 @@ pub fn write(
 
 struct Drawing<'g> {
     graph: &'g Graph,
-    labels: &'g Labels<'g>,
+    labels: &'g NodeLabels<'g>,
     style: &'g GraphStyle,
 }
 
@@ -211,16 +211,16 @@ impl Drawing<'_> {
         depth: usize,
     ) -> io::Result<()> {
         let branch = |index: usize| self.graph.branches.get(index);
-        let is_shown = |branch: &&Branch| {
+        let is_shown = |branch: &&GraphBranch| {
             branch.total.ns > 0 && share(branch.total.ns, base_ns) >= self.style.percent_limit
         };
         let children = branch(parent).map_or(&[][..], |parent| &parent.children);
-        let mut shown: Vec<(usize, &Branch)> = children
+        let mut shown: Vec<(usize, &GraphBranch)> = children
             .iter()
             .filter_map(|&index| Some((index, branch(index)?)))
             .filter(|(_, branch)| depth > 0 && is_shown(branch))
             .collect();
-        let name = |branch: &Branch| self.labels.name(branch.label);
+        let name = |branch: &GraphBranch| self.labels.name(branch.label);
         shown.sort_by(|(_, a), (_, b)| b.total.ns.cmp(&a.total.ns).then_with(|| name(a).cmp(name(b))));
         let last = shown.len().saturating_sub(1);
         for (number, (index, branch)) in shown.into_iter().enumerate() {

@@ -16,7 +16,7 @@ const BAR: usize = 20;
 const LEAST_BAR: usize = "distribution".len();
 
 /// Columns of a histogram's numbers and bars.
-struct Columns {
+struct BarColumns {
     low: usize,
     high: usize,
     count: usize,
@@ -25,7 +25,7 @@ struct Columns {
     bar: usize,
 }
 
-impl Columns {
+impl BarColumns {
     fn of(buckets: &[Bucket], unit: &str) -> Self {
         let digits = |of: fn(&Bucket) -> u64| buckets.iter().map(of).max().unwrap_or(0).to_string().len();
         let has_off_cpu = buckets.iter().any(|bucket| bucket.off_cpu_count.is_some());
@@ -74,8 +74,8 @@ pub fn write(out: &mut dyn Write, buckets: &[Bucket]) -> io::Result<()> {
 /// # Errors
 /// What `out` says.
 pub fn write_by(out: &mut dyn Write, buckets: &[Bucket], unit: &str) -> io::Result<()> {
-    let columns = Columns::of(buckets, unit);
-    let Columns { low, high, count, off_cpu, bar } = columns;
+    let columns = BarColumns::of(buckets, unit);
+    let BarColumns { low, high, count, off_cpu, bar } = columns;
     let most = buckets.iter().map(|b| b.count).max().unwrap_or(0);
     let most_off = buckets.iter().filter_map(|b| b.off_cpu_count).max().unwrap_or(0);
     writeln!(out, "{}", columns.title(unit, buckets.iter().any(|b| b.off_cpu_count.is_some())))?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::by_host::HostReport;
 use super::code_blocks::{Block, blocks};
-use super::counters::{Counters, Numbers};
+use super::counters::{CountersJson, Numbers};
 use super::json_causes::Causes;
 use super::json_loss::Loss;
 use super::names::{caller_name, child_name};
@@ -26,11 +26,11 @@ use super::{Names, View};
 pub const SCHEMA: &str = "func_latency/3";
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ReportDocument<'a> {
     schema: &'static str,
-    trace: Trace,
+    trace: TraceJson,
     loss: Loss<'a>,
-    functions: Vec<Function>,
+    functions: Vec<FunctionJson>,
     /// Of each host; not there if all is of one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<Host>,
@@ -50,13 +50,13 @@ struct Host {
 struct HostFunction {
     name: String,
     object: Option<String>,
-    calls: Calls,
-    latency_ns: Option<Latency>,
-    off_cpu_ns: Option<Figures>,
+    calls: CallsJson,
+    latency_ns: Option<LatencyJson>,
+    off_cpu_ns: Option<FiguresJson>,
 }
 
 #[derive(Serialize)]
-struct Trace {
+struct TraceJson {
     span_ns: u64,
     threads: u64,
     aux_bytes: u64,
@@ -79,20 +79,20 @@ struct Trace {
 }
 
 #[derive(Serialize)]
-struct Function {
+struct FunctionJson {
     name: String,
     object: Option<String>,
-    calls: Calls,
-    latency_ns: Option<Latency>,
+    calls: CallsJson,
+    latency_ns: Option<LatencyJson>,
     /// Why `latency_ns` is null, and with it all that follows from times.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-    off_cpu_ns: Option<Figures>,
+    off_cpu_ns: Option<FiguresJson>,
     cpu_percent: Option<f64>,
     /// The counted calls that are inside of no other one.
     outermost: Option<Outermost>,
-    histogram: Option<Vec<Slot>>,
-    children: Vec<Child>,
+    histogram: Option<Vec<TimeBucket>>,
+    children: Vec<ChildJson>,
     /// Not there: not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_blocks: Option<Vec<CodeBlock>>,
@@ -116,7 +116,7 @@ struct Function {
     off_cpu_causes: Option<Causes>,
     /// What the counted calls executed; not there if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    counters: Option<Counters>,
+    counters: Option<CountersJson>,
 }
 
 /// Calls whose time is not part of that of another call of the function.
@@ -185,7 +185,7 @@ struct Ranks {
 }
 
 #[derive(Serialize)]
-pub(super) struct Calls {
+pub(super) struct CallsJson {
     complete: u64,
     unwound: u64,
     open_start: u64,
@@ -193,7 +193,7 @@ pub(super) struct Calls {
     cut: u64,
 }
 
-impl From<CallCounts> for Calls {
+impl From<CallCounts> for CallsJson {
     fn from(calls: CallCounts) -> Self {
         let CallCounts { complete, unwound, open_start, open_end, cut } = calls;
         Self { complete, unwound, open_start, open_end, cut }
@@ -201,7 +201,7 @@ impl From<CallCounts> for Calls {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct FiguresJson {
     count: u64,
     sum: Option<u64>,
     min: Option<u64>,
@@ -216,9 +216,9 @@ struct Figures {
 
 /// Figures, and how far off each may be: the larger of its distances from `bounds_ns`.
 #[derive(Serialize)]
-struct Latency {
+struct LatencyJson {
     #[serde(flatten)]
-    figures: Figures,
+    figures: FiguresJson,
     p50_error: Option<u64>,
     p90_error: Option<u64>,
     p99_error: Option<u64>,
@@ -242,7 +242,7 @@ struct Slices {
 }
 
 #[derive(Serialize)]
-struct Slot {
+struct TimeBucket {
     low: u64,
     high: u64,
     count: u64,
@@ -250,7 +250,7 @@ struct Slot {
 }
 
 #[derive(Serialize)]
-struct Child {
+struct ChildJson {
     name: String,
     kind: &'static str,
     site: Option<String>,
@@ -272,14 +272,14 @@ struct CallerEntry {
     site: Option<String>,
     line: Option<String>,
     calls: u64,
-    latency_ns: Option<Latency>,
-    histogram: Option<Vec<Slot>>,
-    children: Vec<Child>,
-    off_cpu_ns: Option<Figures>,
+    latency_ns: Option<LatencyJson>,
+    histogram: Option<Vec<TimeBucket>>,
+    children: Vec<ChildJson>,
+    off_cpu_ns: Option<FiguresJson>,
     error_ns: Option<Error>,
     bounds_ns: Option<Bounds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counters: Option<Counters>,
+    counters: Option<CountersJson>,
 }
 
 /// Calls that were not seen from entry to end, without those inside of another one.
@@ -290,7 +290,7 @@ pub(super) struct Open {
     observed_ns: Option<u64>,
     /// Of that, after gaps.
     resumed_ns: Option<u64>,
-    children: Vec<Child>,
+    children: Vec<ChildJson>,
     callers: Vec<OpenCallerEntry>,
 }
 
@@ -317,7 +317,7 @@ pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
 /// What `out` says.
 pub(crate) fn write_with_hosts(out: &mut dyn Write, view: &View<'_>, hosts: &[HostReport]) -> io::Result<()> {
     let functions = view.report.functions.iter().enumerate();
-    let document = Document {
+    let document = ReportDocument {
         schema: SCHEMA,
         trace: trace(view),
         loss: Loss::new(view),
@@ -344,9 +344,9 @@ fn host(view: &View<'_>, HostReport { host, recordings, report }: &HostReport) -
     }
 }
 
-fn trace(view: &View<'_>) -> Trace {
+fn trace(view: &View<'_>) -> TraceJson {
     let trace = &view.report.trace;
-    Trace {
+    TraceJson {
         span_ns: trace.span_ns,
         threads: trace.threads,
         aux_bytes: view.aux_bytes,
@@ -368,8 +368,8 @@ fn longest_open(view: &View<'_>, report: &FunctionReport) -> Vec<Row> {
     report.longest_open.iter().map(|call| Row::new(view.names, call, None)).collect()
 }
 
-fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> Function {
-    Function {
+fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> FunctionJson {
+    FunctionJson {
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
         calls: report.calls.into(),
@@ -393,7 +393,7 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         slices: report.sliced.as_ref().map(slices),
         with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
-        counters: report.counters.as_ref().map(Counters::of),
+        counters: report.counters.as_ref().map(CountersJson::of),
     }
 }
 
@@ -435,9 +435,9 @@ fn ranks(q: &Quantiles) -> Ranks {
     Ranks { min: q.min_ns, p50: q.p50_ns, p90: q.p90_ns, p99: q.p99_ns, p999: q.p999_ns, max: q.max_ns }
 }
 
-fn figures(stats: &Stats) -> Figures {
+fn figures(stats: &Stats) -> FiguresJson {
     let spread = stats.spread.as_ref();
-    Figures {
+    FiguresJson {
         count: stats.count,
         sum: spread.map(|_| stats.sum_ns),
         min: spread.map(|s| s.min_ns),
@@ -451,11 +451,11 @@ fn figures(stats: &Stats) -> Figures {
     }
 }
 
-fn latency(stats: &Stats, error: &ErrorBound) -> Latency {
+fn latency(stats: &Stats, error: &ErrorBound) -> LatencyJson {
     let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
         stats.spread.as_ref().map(|spread| error.of(figure(spread), of))
     };
-    Latency {
+    LatencyJson {
         figures: figures(stats),
         p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
         p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
@@ -475,20 +475,24 @@ fn slices(sliced: &Sliced) -> Slices {
     }
 }
 
-fn slots(buckets: &[Bucket]) -> Vec<Slot> {
-    let slot =
-        |b: &Bucket| Slot { low: b.low_ns, high: b.high_ns, count: b.count, off_cpu_count: b.off_cpu_count };
+fn slots(buckets: &[Bucket]) -> Vec<TimeBucket> {
+    let slot = |b: &Bucket| TimeBucket {
+        low: b.low_ns,
+        high: b.high_ns,
+        count: b.count,
+        off_cpu_count: b.off_cpu_count,
+    };
     buckets.iter().map(slot).collect()
 }
 
-fn children(view: &View<'_>, rows: &[ChildRow], counters: Option<&CounterReport>) -> Vec<Child> {
+fn children(view: &View<'_>, rows: &[ChildRow], counters: Option<&CounterReport>) -> Vec<ChildJson> {
     let numbers = |row: &ChildRow| {
         let of_kernel = counters?.sum.is_of_kernel();
         Some(Numbers::of(row.counted.as_ref()?, counters?.asked, of_kernel))
     };
     let names = view.names;
     let mean = |total: Total| (total.count > 0).then(|| total.sum_ns as f64 / total.count as f64);
-    let child = |row: &ChildRow| Child {
+    let child = |row: &ChildRow| ChildJson {
         name: child_name(names, row),
         kind: row.kind.name(),
         site: row.site.map(|site| names.site(site)),
@@ -549,7 +553,7 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         off_cpu_ns: caller.off_cpu.as_ref().map(figures),
         error_ns: view.timed(error(&caller.error, caller.latency.count)),
         bounds_ns: view.timed(bounds(&caller.error)),
-        counters: caller.counters.as_ref().map(Counters::of),
+        counters: caller.counters.as_ref().map(CountersJson::of),
     }
 }
 

@@ -13,8 +13,8 @@ pub(super) struct Loss<'a> {
     /// Null, as all times here and below: no time is known.
     lost_ns: Option<u64>,
     coverage: Option<f64>,
-    by_cause: Vec<Cause>,
-    threads: Vec<Thread>,
+    by_cause: Vec<LossCause>,
+    threads: Vec<LossThread>,
     problems: &'a [String],
     capped_tail_calls: u64,
     capped_stacks: u64,
@@ -23,11 +23,11 @@ pub(super) struct Loss<'a> {
     stack_switches: u64,
     cpus: Vec<OnCpu>,
     /// Gaps of which the thread is unknown: they are in `by_cause`, and in no thread.
-    unowned: Vec<Cause>,
+    unowned: Vec<LossCause>,
 }
 
 #[derive(Serialize)]
-struct Cause {
+struct LossCause {
     cause: &'static str,
     object: Option<String>,
     count: u64,
@@ -49,28 +49,28 @@ struct GapPlace {
 }
 
 #[derive(Serialize)]
-struct Thread {
+struct LossThread {
     tid: i32,
     window_ns: Option<u64>,
     observed_ns: Option<u64>,
     lost_ns: Option<u64>,
     /// Part of what was observed; null without an IP filter.
     outside_filter_ns: Option<u64>,
-    by_cause: Vec<Cause>,
+    by_cause: Vec<LossCause>,
 }
 
 #[derive(Serialize)]
 struct OnCpu {
     /// Null: the recording does not say.
     cpu: Option<u32>,
-    by_cause: Vec<Cause>,
+    by_cause: Vec<LossCause>,
 }
 
 impl<'a> Loss<'a> {
     /// Of all threads and CPUs.
     pub(super) fn new(view: &View<'a>) -> Self {
         let (loss, limits) = (&view.report.loss, &view.report.limits);
-        let thread = |t: &ThreadLoss| Thread {
+        let thread = |t: &ThreadLoss| LossThread {
             tid: t.tid.0,
             window_ns: view.timed(t.window_ns),
             observed_ns: view.timed(t.observed_ns),
@@ -99,8 +99,8 @@ impl<'a> Loss<'a> {
     }
 }
 
-fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<Cause> {
-    let cause = |c: &CauseLoss| Cause {
+fn causes(view: &View<'_>, table: &[CauseLoss]) -> Vec<LossCause> {
+    let cause = |c: &CauseLoss| LossCause {
         cause: c.cause.name(),
         object: c.object().map(|id| view.names.object(id)),
         count: c.count,

@@ -32,7 +32,7 @@ const BAR: usize = 60;
 
 /// The ways that calls of a function go.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct ModesView<'a> {
     /// What ids are called.
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
@@ -45,7 +45,7 @@ pub struct View<'a> {
 
 /// Calls that went the same way and took the same branches in the function's own code.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kind {
+pub struct AlikeCalls {
     /// The first of them.
     pub first: CallId,
     /// In ascending order.
@@ -54,7 +54,7 @@ pub struct Kind {
     pub other: Vec<Times>,
 }
 
-impl Kind {
+impl AlikeCalls {
     /// Of the calls of one way, the largest first.
     #[must_use]
     pub fn of_calls(calls: &[(CallRow, &OwnBranches)]) -> Vec<Self> {
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-impl View<'_> {
+impl ModesView<'_> {
     /// Callees of a way that the most frequent one has not, and the other way round.
     fn differs(&self, mode: &Mode) -> (Vec<String>, Vec<String>) {
         let Some(main) = self.modes.modes.first() else { return (Vec::new(), Vec::new()) };
@@ -131,7 +131,12 @@ impl View<'_> {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_text(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>], width: usize) -> io::Result<()> {
+pub fn write_text(
+    out: &mut dyn Write,
+    view: &ModesView<'_>,
+    kinds: &[Vec<AlikeCalls>],
+    width: usize,
+) -> io::Result<()> {
     let width = width.clamp(80, 200);
     let name = view.names.function(view.function);
     let object = view.names.object_of(view.function);
@@ -194,7 +199,7 @@ fn rest(modes: &Modes) -> Vec<u64> {
 }
 
 /// The histogram of all calls, each bar made of the letters of its ways.
-fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
+fn humps(out: &mut dyn Write, view: &ModesView<'_>, rest: &[u64]) -> io::Result<()> {
     let listed = view.modes.modes.iter().zip(LETTERS).map(|(mode, letter)| (letter, &mode.latencies_ns[..]));
     let ways: Vec<(char, &[u64])> = listed.chain([('.', rest)]).collect();
     let all = ways.iter().flat_map(|(_, latencies)| latencies.iter().copied()).collect();
@@ -221,7 +226,7 @@ fn humps(out: &mut dyn Write, view: &View<'_>, rest: &[u64]) -> io::Result<()> {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct ModesDocument {
     schema: &'static str,
     function: String,
     object: Option<String>,
@@ -229,14 +234,14 @@ struct Document {
     /// Levels of calls that make a way; null: all.
     depth: Option<usize>,
     /// The one that most calls go first.
-    modes: Vec<Entry>,
+    modes: Vec<ModeJson>,
     /// Calls of ways that were too many to be told apart.
     others: usize,
     not_counted: NotCompared,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct ModeJson {
     calls: u64,
     share: f64,
     first: String,
@@ -276,7 +281,7 @@ struct Jump {
     usual_times: u64,
 }
 
-fn kind(names: &dyn Names, kind: &Kind) -> KindEntry {
+fn kind(names: &dyn Names, kind: &AlikeCalls) -> KindEntry {
     let latency = kind.latency();
     let jump = |times: &Times| Jump {
         site: names.site(times.from),
@@ -302,12 +307,12 @@ fn kind(names: &dyn Names, kind: &Kind) -> KindEntry {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_json(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>]) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, view: &ModesView<'_>, kinds: &[Vec<AlikeCalls>]) -> io::Result<()> {
     let calls = view.modes.calls();
     let entry = |(index, mode): (usize, &Mode)| {
         let latency = mode.latency();
         let (with, without) = view.differs(mode);
-        Entry {
+        ModeJson {
             calls: latency.count,
             share: latency.count as f64 / calls as f64,
             first: mode.first.to_string(),
@@ -321,7 +326,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>, kinds: &[Vec<Kind>]) -> 
             kinds: kinds.get(index).into_iter().flatten().map(|of_mode| kind(view.names, of_mode)).collect(),
         }
     };
-    let document = Document {
+    let document = ModesDocument {
         schema: SCHEMA,
         function: view.names.function(view.function),
         object: view.names.object_of(view.function),

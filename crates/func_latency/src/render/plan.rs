@@ -12,7 +12,7 @@ use super::units::{counted, size};
 pub(crate) const SCHEMA: &str = "func_latency.plan/1";
 
 /// The parts of a recording.
-pub(crate) struct Plan<'a> {
+pub(crate) struct PartsPlan<'a> {
     /// Name of the recording's file.
     pub(crate) input: &'a str,
     /// The recording, and its name.
@@ -27,7 +27,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) parts: Vec<Vec<ShareRange>>,
 }
 
-impl Plan<'_> {
+impl PartsPlan<'_> {
     /// Writes a line for each range.
     pub(crate) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let buffers = counted(self.recording.0.buffers.len() as u64, "buffer");

@@ -32,12 +32,12 @@ impl RowLimit {
         rows: &'r [R],
         weight: impl Fn(&R) -> u64,
         whole: u64,
-    ) -> (&'r [R], LeftOut) {
+    ) -> (&'r [R], RowsLeftOut) {
         let is_heavy = |row: &&R| share(weight(row), whole) >= self.min_share_percent;
         let heavy = rows.iter().take_while(is_heavy).count();
         let (printed, rest) = rows.split_at(self.top.map_or(heavy, |top| heavy.min(top)));
         let weight = rest.iter().map(weight).fold(0, u64::saturating_add);
-        (printed, LeftOut { rows: rest.len(), percent: share(weight, whole) })
+        (printed, RowsLeftOut { rows: rest.len(), percent: share(weight, whole) })
     }
 
     /// The most of a list's items that are printed in detail: all where all rows are asked for.
@@ -48,12 +48,12 @@ impl RowLimit {
 
 /// What a table does not show.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LeftOut {
+pub(super) struct RowsLeftOut {
     rows: usize,
     percent: f64,
 }
 
-impl LeftOut {
+impl RowsLeftOut {
     /// Says so below the table, if it does not show everything; `of` is what the rows are a share of.
     pub(super) fn write(&self, out: &mut dyn Write, of: &str) -> io::Result<()> {
         if self.rows == 0 {
@@ -94,6 +94,6 @@ mod tests {
     #[test]
     fn rows_without_time_are_printed_unless_a_share_is_asked_for() {
         let (rows, left_out) = RowLimit::default().split(&[0_u64, 0], |ns| *ns, 0);
-        assert_eq!((rows, left_out), (&[0, 0][..], LeftOut { rows: 0, percent: 0.0 }));
+        assert_eq!((rows, left_out), (&[0, 0][..], RowsLeftOut { rows: 0, percent: 0.0 }));
     }
 }

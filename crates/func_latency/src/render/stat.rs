@@ -172,7 +172,7 @@ fn warnings(figure: &FigureOverRuns) -> Vec<String> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct StatDocument<'a> {
     schema: &'static str,
     measured: &'a str,
     functions: Vec<FunctionEntry<'a>>,
@@ -198,7 +198,7 @@ impl<'a> From<&'a FunctionRuns> for FunctionEntry<'a> {
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, repeated: &Repeated<'_>) -> io::Result<()> {
     let functions = repeated.functions.iter().map(FunctionEntry::from).collect();
-    let document = Document { schema: SCHEMA, measured: repeated.measured, functions };
+    let document = StatDocument { schema: SCHEMA, measured: repeated.measured, functions };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }

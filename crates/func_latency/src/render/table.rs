@@ -22,11 +22,11 @@ pub enum Align {
 #[derive(Debug)]
 pub struct Table {
     titles: Vec<(&'static str, Align)>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct TableRow {
     cells: Vec<String>,
     /// Lines below the cells.
     notes: Vec<String>,
@@ -53,7 +53,7 @@ impl Table {
     /// Adds a row with lines below it: what there may be no room for in a column.
     pub fn row_with_notes(&mut self, cells: Vec<String>, notes: &[String]) {
         let printables = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
-        self.rows.push(Row { cells: printables(&cells), notes: printables(notes) });
+        self.rows.push(TableRow { cells: printables(&cells), notes: printables(notes) });
     }
 
     /// Writes the table, indented by two, into `width` columns if it can.
@@ -64,7 +64,7 @@ impl Table {
         let widths = self.widths(width);
         let titles: Vec<&str> = self.titles.iter().map(|(title, _)| *title).collect();
         self.line(out, &widths, &titles)?;
-        for Row { cells, notes } in &self.rows {
+        for TableRow { cells, notes } in &self.rows {
             let mut cells: Vec<&str> = cells.iter().map(String::as_str).collect();
             if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first())
                 && chars(name) > limit
@@ -83,7 +83,7 @@ impl Table {
 
     /// Width of each column that is written; the first is limited to what the others leave.
     fn widths(&self, width: usize) -> Vec<usize> {
-        let cell = |row: &Row, i: usize| row.cells.get(i).map_or(0, |cell| chars(cell));
+        let cell = |row: &TableRow, i: usize| row.cells.get(i).map_or(0, |cell| chars(cell));
         let mut widths: Vec<usize> = (0..self.titles.len())
             .map(|i| {
                 let title = self.titles.get(i).map_or(0, |(title, _)| chars(title));

@@ -9,7 +9,7 @@ use model::{FunctionId, NoTimes};
 use serde::Serialize;
 
 use super::Names;
-use super::json::Calls;
+use super::json::CallsJson;
 use super::names::file_name;
 use super::row_limit::RowLimit;
 use super::table::{Align, Table};
@@ -22,7 +22,7 @@ pub const SCHEMA: &str = "func_latency_top/1";
 
 /// A report on every function, and how to list it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct TopView<'a> {
     /// What the analysis found out.
     pub report: &'a Report,
     /// What ids are called.
@@ -36,7 +36,7 @@ pub struct View<'a> {
 }
 
 /// A function of the list.
-struct Row<'a> {
+struct TopRow<'a> {
     function: &'a FunctionReport,
     /// All calls, whole or not.
     calls: u64,
@@ -69,7 +69,7 @@ impl Time {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> TopRow<'a> {
     fn new(function: &'a FunctionReport) -> Self {
         let open = &function.open;
         let own = |rows: &[ChildRow]| {
@@ -114,24 +114,24 @@ fn error_of_open(function: &FunctionReport) -> u64 {
     }
 }
 
-impl View<'_> {
+impl TopView<'_> {
     /// The functions that were called, the first by what was asked for first.
-    fn rows(&self) -> Vec<Row<'_>> {
-        let rows = self.report.functions.iter().map(Row::new);
-        let mut rows: Vec<Row<'_>> = rows.filter(|row| row.calls > 0).collect();
+    fn rows(&self) -> Vec<TopRow<'_>> {
+        let rows = self.report.functions.iter().map(TopRow::new);
+        let mut rows: Vec<TopRow<'_>> = rows.filter(|row| row.calls > 0).collect();
         rows.sort_by_key(|row| (Reverse(row.weight(self.by())), Reverse(row.calls), row.function.id));
         rows
     }
 
     /// [`Self::rows`], with wrappers at what they lead to; unchanged where all are printed, or without times.
-    fn unwrapped_rows(&self) -> Vec<Row<'_>> {
+    fn unwrapped_rows(&self) -> Vec<TopRow<'_>> {
         let rows = self.rows();
         if self.table_rows == RowLimit::ALL || !self.has_times() {
             return rows;
         }
         let wrappers = Wrappers::among(&self.report.functions, calls);
         let rows = rows.into_iter().filter(|row| !wrappers.has(row.function.id));
-        rows.map(|row| Row { wrappers: wrappers.around(row.function.id), ..row }).collect()
+        rows.map(|row| TopRow { wrappers: wrappers.around(row.function.id), ..row }).collect()
     }
 
     /// By calls, where no time is known.
@@ -161,7 +161,7 @@ impl View<'_> {
         place.filter(|place| place.contains("+0x")).map_or(name.clone(), str::to_owned)
     }
 
-    fn object(&self, row: &Row<'_>) -> Option<String> {
+    fn object(&self, row: &TopRow<'_>) -> Option<String> {
         self.names.object_of(row.function.id)
     }
 }
@@ -170,7 +170,7 @@ impl View<'_> {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+pub fn write_text(out: &mut dyn Write, view: &TopView<'_>, width: usize) -> io::Result<()> {
     let (all, rows, observed_ns) = (view.rows(), view.unwrapped_rows(), view.observed_ns());
     let trace = &view.report.trace;
     writeln!(
@@ -199,8 +199,13 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Res
 }
 
 /// Says how many functions are not there, and how much time is in them.
-fn left_out(out: &mut dyn Write, view: &View<'_>, all: &[Row<'_>], listed: &[Row<'_>]) -> io::Result<()> {
-    let named = |row: &Row<'_>| [&row.wrappers[..], &[row.function.id]].concat();
+fn left_out(
+    out: &mut dyn Write,
+    view: &TopView<'_>,
+    all: &[TopRow<'_>],
+    listed: &[TopRow<'_>],
+) -> io::Result<()> {
+    let named = |row: &TopRow<'_>| [&row.wrappers[..], &[row.function.id]].concat();
     let listed: HashSet<FunctionId> = listed.iter().flat_map(named).collect();
     let rest = || all.iter().filter(|row| !listed.contains(&row.function.id));
     let functions = match rest().count() {
@@ -213,7 +218,7 @@ fn left_out(out: &mut dyn Write, view: &View<'_>, all: &[Row<'_>], listed: &[Row
     writeln!(out, "  ... {functions}{own}; --all prints them")
 }
 
-fn timed(view: &View<'_>, rows: &[Row<'_>], observed_ns: u64) -> Table {
+fn timed(view: &TopView<'_>, rows: &[TopRow<'_>], observed_ns: u64) -> Table {
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         ("function", Align::Left),
@@ -242,7 +247,7 @@ fn timed(view: &View<'_>, rows: &[Row<'_>], observed_ns: u64) -> Table {
 }
 
 /// Of a trace without times.
-fn untimed(view: &View<'_>, rows: &[Row<'_>]) -> Table {
+fn untimed(view: &TopView<'_>, rows: &[TopRow<'_>]) -> Table {
     let mut table =
         Table::new(&[("function", Align::Left), ("object", Align::Left), ("calls", Align::Right)]);
     for row in rows {
@@ -253,21 +258,21 @@ fn untimed(view: &View<'_>, rows: &[Row<'_>]) -> Table {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct TopDocument {
     schema: &'static str,
     span_ns: u64,
     /// Time of all threads, as far as it was seen; what shares are of.
     observed_ns: Option<u64>,
     /// Why no time is known; null: times are known.
     no_times: Option<&'static str>,
-    functions: Vec<Entry>,
+    functions: Vec<TopEntry>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct TopEntry {
     name: String,
     object: Option<String>,
-    calls: Calls,
+    calls: CallsJson,
     /// Null: no time is known.
     total: Option<Time>,
     #[serde(rename = "self")]
@@ -279,10 +284,10 @@ struct Entry {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, view: &TopView<'_>) -> io::Result<()> {
     let observed_ns = view.observed_ns();
     let timed = view.has_times();
-    let entry = |row: &Row<'_>| Entry {
+    let entry = |row: &TopRow<'_>| TopEntry {
         name: view.name(row.function.id),
         object: view.object(row),
         calls: row.function.calls.into(),
@@ -290,7 +295,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         own: timed.then_some(row.own),
         share: (timed && observed_ns > 0).then(|| row.total.ns as f64 / observed_ns as f64),
     };
-    let document = Document {
+    let document = TopDocument {
         schema: SCHEMA,
         span_ns: view.report.trace.span_ns,
         observed_ns: timed.then_some(observed_ns),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Names;
 use super::names::{callee_name, caller_name};
 use super::table::{Align, Table};
-use super::tree_lines::{Heaviest, LeftOut, Line};
+use super::tree_lines::{Heaviest, LinesLeftOut, TreeLine};
 use super::units::{counted, duration, duration_within, grouped, ns_within};
 use crate::one_call::OpenedCall;
 use crate::tree_config::TreeLimits;
@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "func_latency_call/2";
 
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct TreeView<'a> {
     /// Its id.
     pub id: CallId,
     /// Its row and tree.
@@ -44,7 +44,7 @@ pub struct Below {
     pub is_kernel: bool,
 }
 
-impl View<'_> {
+impl TreeView<'_> {
     fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let TreeLimits { depth, min_ns, .. } = self.limits;
         let is_shown = move |step: &Step<'_>| step.depth <= depth && step.node.total.sum_ns >= min_ns;
@@ -68,7 +68,7 @@ impl View<'_> {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write_text(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
     let row = &view.call.row;
     let at_least = if row.status.counted() { "" } else { "at least " };
     let site = row.site.map(|site| format!(" at {}", view.names.site(site))).unwrap_or_default();
@@ -87,7 +87,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         row.status.name(),
         row.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
     )?;
-    let calls: Vec<Line<'_>> = view.steps().map(Line::of).collect();
+    let calls: Vec<TreeLine<'_>> = view.steps().map(TreeLine::of).collect();
     let most = view.limits.lines.unwrap_or(usize::MAX);
     if calls.len() <= most {
         table(view, &calls).write(out, usize::MAX)?;
@@ -99,7 +99,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
         write!(out, "  {}, those that are alike in one line; ", counted(all, "call"))?;
         match left_out {
             None => writeln!(out, "--all prints each")?,
-            Some(LeftOut { calls, heaviest }) => writeln!(
+            Some(LinesLeftOut { calls, heaviest }) => writeln!(
                 out,
                 "{} are on lines that are left out, the heaviest of {}\n  \
                  --top N prints more lines, --all each call, --min NS and --depth N fewer",
@@ -117,7 +117,7 @@ pub fn write_text(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
 }
 
 /// The stack below a call of a kernel function: the kernel's part, and user code below the system call.
-fn stack_below(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<()> {
+fn stack_below(out: &mut dyn Write, view: &TreeView<'_>, most: usize) -> io::Result<()> {
     if !view.below.is_empty() {
         writeln!(out, "\n  stack below the call")?;
     }
@@ -130,7 +130,7 @@ fn stack_below(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<
     }
 }
 
-fn table(view: &View<'_>, lines: &[Line<'_>]) -> Table {
+fn table(view: &TreeView<'_>, lines: &[TreeLine<'_>]) -> Table {
     let mut table = Table::new(&[
         ("call", Align::Left),
         ("since start", Align::Right),
@@ -163,7 +163,7 @@ fn table(view: &View<'_>, lines: &[Line<'_>]) -> Table {
 }
 
 /// When the thread was off the CPU in the call.
-fn off_cpu(out: &mut dyn Write, view: &View<'_>, most: usize) -> io::Result<()> {
+fn off_cpu(out: &mut dyn Write, view: &TreeView<'_>, most: usize) -> io::Result<()> {
     for (span, number) in view.off_cpu().take(most).zip(0..) {
         if number == 0 {
             writeln!(out, "\n  off the CPU (ns since start, for)")?;
@@ -192,7 +192,7 @@ fn indented(depth: usize, name: String) -> String {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
     let row = &view.call.row;
     let site = |site: Option<analyzer::Place>| site.map(|site| view.names.site(site));
     let nodes: Vec<Value> = view.steps().map(|step| node(view, &step)).collect();
@@ -225,7 +225,7 @@ pub fn write_json(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     writeln!(out)
 }
 
-fn node(view: &View<'_>, step: &Step<'_>) -> Value {
+fn node(view: &TreeView<'_>, step: &Step<'_>) -> Value {
     let Step { node, depth, own, own_error_ns, .. } = step;
     let Total { count, sum_ns, off_cpu_ns } = node.total;
     json!({

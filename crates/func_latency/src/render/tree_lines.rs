@@ -16,7 +16,7 @@ use analyzer::{ChildKey, Node, Status, Step, Total};
 
 /// A call of the tree, or several that are alike.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'t> {
+pub(super) struct TreeLine<'t> {
     /// Calls above it.
     pub(super) depth: usize,
     /// The first of the calls.
@@ -30,7 +30,7 @@ pub(super) struct Line<'t> {
     pub(super) own_error_ns: u64,
 }
 
-impl<'t> Line<'t> {
+impl<'t> TreeLine<'t> {
     /// Of one call.
     pub(super) fn of(Step { node, depth, own, own_error_ns, .. }: Step<'t>) -> Self {
         Self {
@@ -56,22 +56,22 @@ impl<'t> Line<'t> {
 /// The heaviest lines of a tree.
 pub(super) struct Heaviest<'t> {
     /// In the order in which they were entered first.
-    pub(super) lines: Vec<Line<'t>>,
+    pub(super) lines: Vec<TreeLine<'t>>,
     /// The others; `None`: there are none.
-    pub(super) left_out: Option<LeftOut<'t>>,
+    pub(super) left_out: Option<LinesLeftOut<'t>>,
 }
 
 /// Lines that are not printed.
-pub(super) struct LeftOut<'t> {
+pub(super) struct LinesLeftOut<'t> {
     /// The calls on them.
     pub(super) calls: u64,
     /// The one that took most.
-    pub(super) heaviest: Line<'t>,
+    pub(super) heaviest: TreeLine<'t>,
 }
 
 impl<'t> Heaviest<'t> {
     /// Of the calls of a tree in their order: those that are alike in one line, and `most` lines.
-    pub(super) fn of(calls: &[Line<'t>], most: usize) -> Self {
+    pub(super) fn of(calls: &[TreeLine<'t>], most: usize) -> Self {
         let paths = Paths::of(calls);
         let weight = |&at: &usize| Reverse(paths.line(at).map_or(0, |line| line.total.sum_ns));
         let mut order: Vec<usize> = (0..paths.lines.len()).collect();
@@ -81,23 +81,23 @@ impl<'t> Heaviest<'t> {
         let mut is_printed = vec![false; order.len()];
         printed.iter().filter_map(|at| is_printed.get_mut(*at).map(|is| *is = true)).for_each(drop);
         let lines = paths.in_order(&is_printed);
-        let count = |lines: &[Line<'_>]| lines.iter().map(|line| line.total.count).sum::<u64>();
+        let count = |lines: &[TreeLine<'_>]| lines.iter().map(|line| line.total.count).sum::<u64>();
         let calls = count(&paths.lines).saturating_sub(count(&lines));
         let heaviest = rest.first().and_then(|at| paths.line(*at)).copied();
-        Self { lines, left_out: heaviest.map(|heaviest| LeftOut { calls, heaviest }) }
+        Self { lines, left_out: heaviest.map(|heaviest| LinesLeftOut { calls, heaviest }) }
     }
 }
 
 /// Calls that are alike, in one.
 struct Paths<'t> {
-    lines: Vec<Line<'t>>,
+    lines: Vec<TreeLine<'t>>,
     /// The callees of each.
     callees: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
 
 impl<'t> Paths<'t> {
-    fn of(calls: &[Line<'t>]) -> Self {
+    fn of(calls: &[TreeLine<'t>]) -> Self {
         let mut paths = Self { lines: Vec::new(), callees: Vec::new(), roots: Vec::new() };
         let mut known: HashMap<(Option<usize>, ChildKey), usize> = HashMap::new();
         let mut above: Vec<usize> = Vec::new();
@@ -116,19 +116,19 @@ impl<'t> Paths<'t> {
         paths
     }
 
-    fn push(&mut self, caller: Option<usize>, line: Line<'t>) {
+    fn push(&mut self, caller: Option<usize>, line: TreeLine<'t>) {
         let siblings = caller.map_or(Some(&mut self.roots), |caller| self.callees.get_mut(caller));
         siblings.into_iter().for_each(|siblings| siblings.push(self.lines.len()));
         self.lines.push(line);
         self.callees.push(Vec::new());
     }
 
-    fn line(&self, at: usize) -> Option<&Line<'t>> {
+    fn line(&self, at: usize) -> Option<&TreeLine<'t>> {
         self.lines.get(at)
     }
 
     /// The lines that are printed, each caller before its callees.
-    fn in_order(&self, is_printed: &[bool]) -> Vec<Line<'t>> {
+    fn in_order(&self, is_printed: &[bool]) -> Vec<TreeLine<'t>> {
         let mut next: Vec<usize> = self.roots.iter().rev().copied().collect();
         let mut lines = Vec::new();
         while let Some(at) = next.pop() {

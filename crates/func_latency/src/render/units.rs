@@ -27,11 +27,11 @@ pub fn duration(ns: u64) -> String {
 /// 30 ns` for 12 +- 14.
 #[must_use]
 pub fn duration_within(ns: u64, error_ns: u64) -> String {
-    match Known::of(ns, error_ns) {
-        Known::Exactly => duration(ns),
-        Known::Below(limit) => format!("< {}", duration(limit)),
-        Known::About { rounded, digits: 3.. } => duration(rounded),
-        Known::About { rounded, digits } => scaled(rounded as f64, digits, &TIMES),
+    match KnownNumber::of(ns, error_ns) {
+        KnownNumber::Exactly => duration(ns),
+        KnownNumber::Below(limit) => format!("< {}", duration(limit)),
+        KnownNumber::About { rounded, digits: 3.. } => duration(rounded),
+        KnownNumber::About { rounded, digits } => scaled(rounded as f64, digits, &TIMES),
     }
 }
 
@@ -39,10 +39,10 @@ pub fn duration_within(ns: u64, error_ns: u64) -> String {
 /// `< 25` for 12 +- 12.
 #[must_use]
 pub fn ns_within(ns: u64, error_ns: u64) -> String {
-    match Known::of(ns, error_ns) {
-        Known::Exactly => grouped(ns),
-        Known::Below(limit) => format!("< {}", grouped(limit)),
-        Known::About { rounded, .. } => grouped(rounded),
+    match KnownNumber::of(ns, error_ns) {
+        KnownNumber::Exactly => grouped(ns),
+        KnownNumber::Below(limit) => format!("< {}", grouped(limit)),
+        KnownNumber::About { rounded, .. } => grouped(rounded),
     }
 }
 
@@ -61,11 +61,11 @@ pub fn signed(ns: i64) -> String {
 /// for -12 +- 12.
 #[must_use]
 pub fn signed_within(ns: i64, error_ns: u64) -> String {
-    match (Known::of(ns.unsigned_abs(), error_ns), ns < 0) {
-        (Known::Exactly, _) => signed(ns),
-        (Known::Below(limit), false) => format!("< {}", grouped(limit)),
-        (Known::Below(limit), true) => format!("> -{}", grouped(limit)),
-        (Known::About { rounded, .. }, is_less) => {
+    match (KnownNumber::of(ns.unsigned_abs(), error_ns), ns < 0) {
+        (KnownNumber::Exactly, _) => signed(ns),
+        (KnownNumber::Below(limit), false) => format!("< {}", grouped(limit)),
+        (KnownNumber::Below(limit), true) => format!("> -{}", grouped(limit)),
+        (KnownNumber::About { rounded, .. }, is_less) => {
             format!("{}{}", if is_less { '-' } else { '+' }, grouped(rounded))
         }
     }
@@ -92,7 +92,7 @@ pub fn signed_percent(factor: f64) -> String {
 }
 
 /// What is known of a number that may be some more or less.
-enum Known {
+enum KnownNumber {
     Exactly,
     /// It is less than this.
     Below(u64),
@@ -103,7 +103,7 @@ enum Known {
     },
 }
 
-impl Known {
+impl KnownNumber {
     fn of(number: u64, error: u64) -> Self {
         if error == 0 {
             return Self::Exactly;

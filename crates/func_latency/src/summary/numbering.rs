@@ -28,13 +28,13 @@ fn object_key(object: &ObjectName) -> ObjectKey {
 }
 
 /// Functions and objects, each once, with their numbers.
-struct Numbers {
+struct NumberOf {
     functions: BTreeMap<FunctionKey, FunctionId>,
     objects: BTreeMap<ObjectKey, ObjectId>,
     table: NameTable,
 }
 
-impl Numbers {
+impl NumberOf {
     fn of(tables: &[&NameTable]) -> Self {
         let mut functions: BTreeMap<FunctionKey, FunctionName> = BTreeMap::new();
         for function in tables.iter().flat_map(|table| &table.functions) {
@@ -98,7 +98,7 @@ fn renumbered(file: SummaryFile, ids: &TableIds, names: NameTable) -> SummaryFil
 
 /// Both with the numbers of one table, which the first has then.
 pub(super) fn together(one: SummaryFile, other: SummaryFile) -> (SummaryFile, SummaryFile) {
-    let mut numbers = Numbers::of(&[&one.names, &other.names]);
+    let mut numbers = NumberOf::of(&[&one.names, &other.names]);
     let (of_one, of_other) = (numbers.ids(&one.names), numbers.ids(&other.names));
     let mut threads = [one.names.threads.clone(), other.names.threads.clone()].concat();
     threads.sort();
@@ -112,7 +112,7 @@ pub(super) fn together(one: SummaryFile, other: SummaryFile) -> (SummaryFile, Su
 impl SummaryFile {
     /// The numbers that it would have if it was merged.
     pub(super) fn numbered_by_names(self) -> Self {
-        let mut numbers = Numbers::of(&[&self.names]);
+        let mut numbers = NumberOf::of(&[&self.names]);
         let ids = numbers.ids(&self.names);
         numbers.table.threads = self.names.threads.clone();
         numbers.table.threads.sort();

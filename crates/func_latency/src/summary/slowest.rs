@@ -28,31 +28,31 @@ pub(crate) struct SlowRow {
 #[derive(Default)]
 pub(crate) struct Slowest {
     /// By wanted function; the least slow comes first.
-    kept: BTreeMap<usize, BinaryHeap<Reverse<Kept>>>,
+    kept: BTreeMap<usize, BinaryHeap<Reverse<SlowCall>>>,
 }
 
 /// A call that counts: calls are ordered by latency, and of equals the earlier is the slower.
-struct Kept {
+struct SlowCall {
     order: (u64, Reverse<u64>, Reverse<(i32, u64)>),
     row: CallRow,
     waited_for: Option<Reason>,
 }
 
-impl PartialEq for Kept {
+impl PartialEq for SlowCall {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Kept {}
+impl Eq for SlowCall {}
 
-impl PartialOrd for Kept {
+impl PartialOrd for SlowCall {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Kept {
+impl Ord for SlowCall {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.order.cmp(&other.order)
     }
@@ -62,7 +62,7 @@ impl Slowest {
     /// The rows.
     pub(crate) fn finish(self, names: &dyn Names, origin: &Origin) -> Vec<SlowRow> {
         let mut rows = Vec::new();
-        for Reverse(Kept { row, waited_for, .. }) in self.kept.into_values().flatten() {
+        for Reverse(SlowCall { row, waited_for, .. }) in self.kept.into_values().flatten() {
             rows.push(SlowRow {
                 function: names.function(row.function),
                 object: names.object_of(row.function),
@@ -87,7 +87,7 @@ impl RowSink for Slowest {
         if kept.len() == KEPT && kept.peek().is_some_and(|Reverse(least)| order < least.order) {
             return;
         }
-        kept.push(Reverse(Kept { order, row: *row, waited_for: waited_for.cloned() }));
+        kept.push(Reverse(SlowCall { order, row: *row, waited_for: waited_for.cloned() }));
         if kept.len() > KEPT {
             kept.pop();
         }

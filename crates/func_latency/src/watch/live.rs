@@ -38,7 +38,7 @@ pub(super) fn run(
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     let prepared = Prepared::new(live.record, &interrupts)?;
     record_command::announce(live.record, &prepared);
-    let spool = Spool::create(live.directory.as_deref())?;
+    let spool = PieceDirectory::create(live.directory.as_deref())?;
     let (reader, pieces) = mpsc::channel();
     let waiting_bytes = Arc::new(AtomicU64::new(0));
     let how = Pieces {
@@ -65,9 +65,9 @@ pub(super) fn run(
 }
 
 /// The directory of the pieces; removed in the end.
-struct Spool(PathBuf);
+struct PieceDirectory(PathBuf);
 
-impl Spool {
+impl PieceDirectory {
     fn create(directory: Option<&Path>) -> Result<Self> {
         let within = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = within.join(format!("func_latency-watch-{}", std::process::id()));
@@ -76,7 +76,7 @@ impl Spool {
     }
 }
 
-impl Drop for Spool {
+impl Drop for PieceDirectory {
     fn drop(&mut self) {
         // What cannot be removed is left in a directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
@@ -95,7 +95,7 @@ struct Follow<'r> {
     /// What is still needed of earlier pieces.
     tails: Vec<Tail>,
     /// Pieces that were decoded and that a capture may need.
-    kept: Kept,
+    kept: KeptPieces,
 }
 
 /// A piece, and when it came.
@@ -121,7 +121,7 @@ impl<'r> Follow<'r> {
             most_bytes,
             queue: VecDeque::new(),
             tails: Vec::new(),
-            kept: Kept::default(),
+            kept: KeptPieces::default(),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'r> Follow<'r> {
 
 /// Decoded pieces, mapped and without names: the flight recorder.
 #[derive(Default)]
-struct Kept {
+struct KeptPieces {
     pieces: VecDeque<KeptPiece>,
     /// What is older is gone.
     begins: Option<Ns>,
@@ -248,7 +248,7 @@ struct KeptPiece {
 /// Pieces that are kept: each has a descriptor.
 const KEPT_MAX: usize = 256;
 
-impl Kept {
+impl KeptPieces {
     fn trace(&self) -> Trace<'_> {
         let pieces = self.pieces.iter();
         let files = pieces.map(|piece| Source { file: &piece.file, new_from: piece.new_from });

@@ -9,7 +9,7 @@ use analyzer::{
     TreeSink, Work,
 };
 use func_latency::render::compare::FailAbove;
-use func_latency::render::explain::{Branches, Explanation, Part, json, text};
+use func_latency::render::explain::{Branches, ExplainedGroup, Explanation, json, text};
 use func_latency::render::ledger::{Callee, LedgerView};
 use func_latency::render::{diff, modes};
 use model::{FunctionId, ObjectId, Schedule, Svma};
@@ -121,13 +121,14 @@ fn explained(calls: &[(CallRow, CallTree)], min_ns: u64, trips: &[usize]) -> (St
     let names = &FakeNames { lines: true };
     let example =
         |calls: &[CallRow], trips: usize| branches(&calls[calls.len() / 2], &groups.typical[0], trips);
-    let parts: Vec<Part> = clusters
+    let parts: Vec<ExplainedGroup> = clusters
         .clusters
         .iter()
         .zip(trips)
         .map(|(cluster, trips)| {
             let branches = example(&cluster.calls, *trips);
-            Part::new(names, &cluster.calls, cluster.outlying, &cluster.ledger, Some(branches)).unwrap()
+            ExplainedGroup::new(names, &cluster.calls, cluster.outlying, &cluster.ledger, Some(branches))
+                .unwrap()
         })
         .collect();
     assert_eq!(parts.len(), clusters.clusters.len());
@@ -138,7 +139,7 @@ fn explained(calls: &[(CallRow, CallTree)], min_ns: u64, trips: &[usize]) -> (St
         function: FunctionId(1),
         asked: &format!("of {min_ns} ns or more"),
         groups: &groups,
-        whole: &Part::new(names, &groups.slow, groups.outlying, &ledger, Some(first)).unwrap(),
+        whole: &ExplainedGroup::new(names, &groups.slow, groups.outlying, &ledger, Some(first)).unwrap(),
         clusters: &parts,
         others: &clusters.others,
         no_off_cpu: None,
@@ -204,7 +205,7 @@ fn the_tail_of_calls_that_are_alike_has_no_cause() {
 }
 
 /// The usual way has calls whose loop goes round once more, and calls that take another branch.
-fn kinds_of_ways() -> Vec<Vec<modes::Kind>> {
+fn kinds_of_ways() -> Vec<Vec<modes::AlikeCalls>> {
     let at = |svma| Place { object: ObjectId(0), svma: Svma(svma) };
     let took = |jumps: &[(u64, u64)]| {
         let mut branches = OwnBranches::entered(at(0x10));
@@ -225,7 +226,7 @@ fn kinds_of_ways() -> Vec<Vec<modes::Kind>> {
         _ => &usual,
     };
     let of_usual: Vec<_> = rows.iter().map(|row| (*row, branches(row.id.number))).collect();
-    vec![modes::Kind::of_calls(&of_usual), Vec::new()]
+    vec![modes::AlikeCalls::of_calls(&of_usual), Vec::new()]
 }
 
 #[test]
@@ -236,7 +237,8 @@ fn ways_of_a_handful_of_calls_have_no_p99() {
         found.add(&row, &tree);
     }
     let names = &FakeNames { lines: false };
-    let view = modes::View { names, input: "perf.data", function: FunctionId(1), modes: &found.finish() };
+    let view =
+        modes::ModesView { names, input: "perf.data", function: FunctionId(1), modes: &found.finish() };
     let kinds = kinds_of_ways();
     let (mut text, mut json) = (vec![], vec![]);
     modes::write_text(&mut text, &view, &kinds, 100).unwrap();

@@ -3,7 +3,7 @@
 use analyzer::{CallCounts, ChildKind, ChildRow, FunctionReport, OpenCalls, Report, Total};
 use func_latency::args::TopBy;
 use func_latency::render::row_limit::RowLimit;
-use func_latency::render::top::{View, write_json, write_text};
+use func_latency::render::top::{TopView, write_json, write_text};
 use model::FunctionId;
 
 use super::golden::check_golden;
@@ -19,12 +19,12 @@ fn called_twice(mut report: Report) -> Report {
     report
 }
 
-fn view(report: &Report) -> View<'_> {
+fn view(report: &Report) -> TopView<'_> {
     let names = &FakeNames { lines: false };
-    View { report, names, input: "perf.data", by: TopBy::Time, table_rows: RowLimit::default() }
+    TopView { report, names, input: "perf.data", by: TopBy::Time, table_rows: RowLimit::default() }
 }
 
-fn text(view: &View<'_>) -> String {
+fn text(view: &TopView<'_>) -> String {
     let mut out = vec![];
     write_text(&mut out, view, 100).unwrap();
     String::from_utf8(out).unwrap()
@@ -34,7 +34,7 @@ fn text(view: &View<'_>) -> String {
 fn functions_are_listed_by_time_or_calls() {
     let report = called_twice(report());
     check_golden("top.txt", text(&view(&report)).as_bytes());
-    let first = |by| text(&View { by, ..view(&report) }).lines().nth(3).unwrap().to_owned();
+    let first = |by| text(&TopView { by, ..view(&report) }).lines().nth(3).unwrap().to_owned();
     assert!(
         first(TopBy::Time).starts_with("  ha_innobase::index_read  mysqld      8  11.5 ms "),
         "{}",
@@ -54,7 +54,7 @@ fn functions_are_listed_by_time_or_calls() {
 fn functions_that_are_left_out_are_counted() {
     let report = called_twice(whole_report());
     let one = RowLimit { top: Some(1), ..RowLimit::ALL };
-    let text = text(&View { table_rows: one, ..view(&report) });
+    let text = text(&TopView { table_rows: one, ..view(&report) });
     assert!(
         text.contains("  ... 1 more function, 0.0 % of the time in themselves; --all prints them\n"),
         "{text}"
@@ -98,7 +98,7 @@ fn wrappers_stand_at_what_they_lead_to() {
             ..whole_report()
         };
         let lines = |table_rows| {
-            let text = text(&View { table_rows, ..view(&report) });
+            let text = text(&TopView { table_rows, ..view(&report) });
             let rows = text.lines().skip(3).take_while(|line| line.starts_with("  "));
             rows.map(|line| line.trim_start().split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
         };

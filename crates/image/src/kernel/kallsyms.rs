@@ -9,7 +9,7 @@ use model::Avma;
 
 /// A symbol of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
+pub(super) struct KernelSymbol {
     pub(super) address: Avma,
     /// Up to the next symbol.
     pub(super) size: u64,
@@ -18,7 +18,7 @@ pub(super) struct Symbol {
 
 /// The running kernel's functions, by address.
 #[derive(Debug, Default)]
-pub struct KernelSymbols(Vec<Symbol>);
+pub struct KernelSymbols(Vec<KernelSymbol>);
 
 impl KernelSymbols {
     /// Those of `/proc/kallsyms`; none if it cannot be read, or hides its addresses (`kptr_restrict`).
@@ -45,7 +45,7 @@ impl KernelSymbols {
         let needed: BTreeSet<usize> = (addresses.into_iter().filter_map(|address| self.index(address)))
             .flat_map(|index| [index, index + 1])
             .collect();
-        let symbols: Vec<Symbol> =
+        let symbols: Vec<KernelSymbol> =
             needed.into_iter().filter_map(|index| self.0.get(index)).cloned().collect();
         write(&symbols)
     }
@@ -57,7 +57,7 @@ impl KernelSymbols {
 }
 
 /// By address; empty if the file cannot be read, or hides its addresses (`kptr_restrict`).
-pub(super) fn read(path: &Path) -> Vec<Symbol> {
+pub(super) fn read(path: &Path) -> Vec<KernelSymbol> {
     read_text(path).map(|text| parse(&text)).unwrap_or_default()
 }
 
@@ -70,12 +70,12 @@ pub(super) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Symbols as lines of [`parse`].
-pub(super) fn write(symbols: &[Symbol]) -> String {
+pub(super) fn write(symbols: &[KernelSymbol]) -> String {
     symbols.iter().map(|symbol| format!("{:x} t {}\n", symbol.address.0, symbol.name)).collect()
 }
 
 /// Lines of `ffffffff81000000 T _text` and `ffffffffc0000000 t f [module]`.
-fn parse(text: &str) -> Vec<Symbol> {
+fn parse(text: &str) -> Vec<KernelSymbol> {
     let line = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let address = Avma(u64::from_str_radix(words.next()?, 16).ok()?);
@@ -88,7 +88,7 @@ fn parse(text: &str) -> Vec<Symbol> {
     let symbol = |(address, name): (Avma, String)| {
         let after = ends.partition_point(|end| *end <= address);
         let size = ends.get(after).map_or(0, |end| end.minus(address));
-        Symbol { address, size, name }
+        KernelSymbol { address, size, name }
     };
     named.into_iter().map(symbol).collect()
 }

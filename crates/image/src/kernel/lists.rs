@@ -8,12 +8,12 @@ use std::path::Path;
 use model::Avma;
 
 use super::Range;
-use super::kallsyms::{self, Symbol};
+use super::kallsyms::{self, KernelSymbol};
 
 /// The lists beside a `kcore`.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    pub(super) symbols: Vec<Symbol>,
+    pub(super) symbols: Vec<KernelSymbol>,
     /// `None`: there is no list.
     modules: Option<Vec<Module>>,
 }
@@ -63,7 +63,7 @@ impl Lists {
     /// The kernel's symbols are not where they were when the recording was made (`nokaslr` apart, each start
     /// moves it).  Where addresses are hidden (`kptr_restrict`) that is not known.
     pub(super) fn is_elsewhere(&self, range: &Range) -> bool {
-        let is_start = |symbol: &&Symbol| matches!(&*symbol.name, "_text" | "_stext");
+        let is_start = |symbol: &&KernelSymbol| matches!(&*symbol.name, "_text" | "_stext");
         let mut starts = self.symbols.iter().filter(is_start).peekable();
         range.is_core() && starts.peek().is_some() && starts.all(|symbol| symbol.address != range.reference)
     }
@@ -96,8 +96,8 @@ mod tests {
         Range { name: name.to_owned(), build_id: None, start: Avma(start), len, reference: Avma(start) }
     }
 
-    fn symbol(name: &str, address: u64) -> Symbol {
-        Symbol { address: Avma(address), size: 1, name: name.to_owned() }
+    fn symbol(name: &str, address: u64) -> KernelSymbol {
+        KernelSymbol { address: Avma(address), size: 1, name: name.to_owned() }
     }
 
     #[test]

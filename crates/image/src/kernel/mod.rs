@@ -28,8 +28,8 @@ use crate::object_file::{self, Loaded, ObjectFile};
 use crate::object_key::ObjectKey;
 use crate::options::{ImageOptions, KernelOptions};
 use crate::space::Mapping;
+use kallsyms::KernelSymbol;
 pub use kallsyms::KernelSymbols;
-use kallsyms::Symbol;
 pub(crate) use lists::Lists;
 use places::Place;
 
@@ -148,7 +148,7 @@ impl KernelText {
         }
         for (range, start, bytes) in texts {
             let end = start.plus(bytes.len() as u64);
-            let symbols: Vec<Symbol> =
+            let symbols: Vec<KernelSymbol> =
                 lists.symbols.iter().filter(|s| (start..end).contains(&s.address)).cloned().collect();
             let mapping = (start, bytes.len() as u64, FileOffset(object::TEXT_OFFSET));
             let made = object::write(start.0.wrapping_sub(range.slide()), range.slide(), &bytes, &symbols);

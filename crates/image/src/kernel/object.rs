@@ -4,7 +4,7 @@ use object::elf::{
     EM_X86_64, ET_EXEC, PT_LOAD, SHF_ALLOC, SHF_EXECINSTR, SHT_PROGBITS, SHT_STRTAB, SHT_SYMTAB,
 };
 
-use super::kallsyms::Symbol;
+use super::kallsyms::KernelSymbol;
 
 const HEADER: u64 = 64;
 const PROGRAM_HEADER: u64 = 56;
@@ -52,7 +52,7 @@ impl Bytes {
 }
 
 /// An ELF file of text that is linked at `svma`; the symbols' addresses are `slide` higher.
-pub(super) fn write(svma: u64, slide: u64, text: &[u8], symbols: &[Symbol]) -> Vec<u8> {
+pub(super) fn write(svma: u64, slide: u64, text: &[u8], symbols: &[KernelSymbol]) -> Vec<u8> {
     let mut table = Bytes(vec![0; SYMBOL_SIZE as usize]);
     let mut strings = vec![0];
     for symbol in symbols {
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn symbols_are_read_as_those_of_any_object() {
         let (linked, slide) = (0xffff_ffff_8100_0000, 0x1b40_0000);
-        let symbol = |offset, name: &str| Symbol {
+        let symbol = |offset, name: &str| KernelSymbol {
             address: Avma(linked + slide + offset),
             size: 3,
             name: name.to_owned(),

@@ -12,7 +12,7 @@ use super::{RawImage, Status};
 use crate::abi::{Block, Config, Event};
 
 #[repr(C)]
-struct RawDecoder {
+struct RawBlockDecoder {
     _opaque: [u8; 0],
 }
 
@@ -40,14 +40,14 @@ unsafe extern "C" {
         isid: c_int,
         address_space: *const std::ffi::c_void,
     ) -> c_int;
-    fn pt_blk_alloc_decoder(config: *const Config) -> *mut RawDecoder;
-    fn pt_blk_free_decoder(decoder: *mut RawDecoder);
-    fn pt_blk_set_image(decoder: *mut RawDecoder, image: *mut RawImage) -> c_int;
-    fn pt_blk_sync_forward(decoder: *mut RawDecoder) -> c_int;
-    fn pt_blk_get_offset(decoder: *const RawDecoder, offset: *mut u64) -> c_int;
-    fn pt_blk_next(decoder: *mut RawDecoder, block: *mut Block, size: usize) -> c_int;
-    fn pt_blk_event(decoder: *mut RawDecoder, event: *mut Event, size: usize) -> c_int;
-    fn pt_blk_time(decoder: *mut RawDecoder, time: *mut u64, mtc: *mut u32, cyc: *mut u32) -> c_int;
+    fn pt_blk_alloc_decoder(config: *const Config) -> *mut RawBlockDecoder;
+    fn pt_blk_free_decoder(decoder: *mut RawBlockDecoder);
+    fn pt_blk_set_image(decoder: *mut RawBlockDecoder, image: *mut RawImage) -> c_int;
+    fn pt_blk_sync_forward(decoder: *mut RawBlockDecoder) -> c_int;
+    fn pt_blk_get_offset(decoder: *const RawBlockDecoder, offset: *mut u64) -> c_int;
+    fn pt_blk_next(decoder: *mut RawBlockDecoder, block: *mut Block, size: usize) -> c_int;
+    fn pt_blk_event(decoder: *mut RawBlockDecoder, event: *mut Event, size: usize) -> c_int;
+    fn pt_blk_time(decoder: *mut RawBlockDecoder, time: *mut u64, mtc: *mut u32, cyc: *mut u32) -> c_int;
 }
 
 /// Mapped files that stay mapped, with their decoded blocks, when execution leaves them: more than any
@@ -100,7 +100,7 @@ impl Drop for FileImage {
 
 /// libipt's block decoder (`pt_blk_*`) over bytes of trace.
 pub(crate) struct BlockDecoder<'a> {
-    raw: NonNull<RawDecoder>,
+    raw: NonNull<RawBlockDecoder>,
     /// C points to the bytes and to the image.
     _borrowed: PhantomData<(&'a [u8], &'a mut FileImage)>,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::bytes::Cursor;
-use super::sample_id::{self, SampleId};
+use super::sample_id::{self, SampleFields};
 
 /// `PERF_ATTR_SIZE_VER0`: all that every version of the struct has.
 const ATTR_SIZE_VER0: u32 = 64;
@@ -23,7 +23,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 
 /// What we use of a `perf_event_attr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct EventAttr {
     /// As perf prints it; empty if the file does not say.
     pub(super) name: String,
     /// `type`: a fixed one or the number of the PMU.
@@ -36,7 +36,7 @@ pub(super) struct Event {
     aux_sample_size: u32,
 }
 
-impl Event {
+impl EventAttr {
     /// Reads an attr of any version from 64 bytes up: what is newer than its size is 0, what is newer than
     /// we know is left out.  The second value is its size.
     pub(super) fn read(bytes: &[u8]) -> Option<(Self, usize)> {
@@ -113,23 +113,23 @@ impl Event {
 /// All events, and whose id is whose.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
-    list: Vec<Event>,
+    list: Vec<EventAttr>,
     by_id: HashMap<u64, usize>,
 }
 
 impl Events {
-    pub(super) fn add(&mut self, event: Event, ids: impl IntoIterator<Item = u64>) {
+    pub(super) fn add(&mut self, event: EventAttr, ids: impl IntoIterator<Item = u64>) {
         let index = self.list.len();
         self.list.push(event);
         self.by_id.extend(ids.into_iter().map(|id| (id, index)));
     }
 
-    pub(super) fn list(&self) -> &[Event] {
+    pub(super) fn list(&self) -> &[EventAttr] {
         &self.list
     }
 
     /// The event that was opened with this id.
-    pub(super) fn with_id(&self, id: u64) -> Option<&Event> {
+    pub(super) fn with_id(&self, id: u64) -> Option<&EventAttr> {
         self.by_id.get(&id).and_then(|index| self.list.get(*index))
     }
 
@@ -142,13 +142,13 @@ impl Events {
 
     /// The event that wrote a record.  perf demands that the id stands at the same place in the records of
     /// all events, so that the first event tells where to look; id 0 (synthesised) is the first event's.
-    fn of_id(&self, id: Option<u64>) -> Option<&Event> {
+    fn of_id(&self, id: Option<u64>) -> Option<&EventAttr> {
         let index = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
         self.list.get(index)
     }
 
     /// The event that wrote a record with this body, by its trailer.
-    fn of_record(&self, body: &[u8]) -> Option<&Event> {
+    fn of_record(&self, body: &[u8]) -> Option<&EventAttr> {
         let id = sample_id::id_from_end(self.list.first()?.trailer_type())
             .and_then(|back| body.len().checked_sub(back))
             .and_then(|at| Cursor::new(body.get(at..)?).u64());
@@ -161,15 +161,15 @@ impl Events {
     }
 
     /// Splits the body of a record that the kernel wrote from its trailer; `None` if it is too short.
-    pub(super) fn split<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], SampleId)> {
+    pub(super) fn split<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], SampleFields)> {
         if self.list.is_empty() {
-            return Some((body, SampleId::default()));
+            return Some((body, SampleFields::default()));
         }
         sample_id::split_trailer(body, self.of_record(body)?.trailer_type())
     }
 
     /// The event that wrote a SAMPLE; `None` if that is too short.
-    pub(super) fn of_sample(&self, body: &[u8]) -> Option<&Event> {
+    pub(super) fn of_sample(&self, body: &[u8]) -> Option<&EventAttr> {
         let first = self.list.first()?;
         let id = sample_id::id_from_start(first.sample_type)
             .and_then(|at| body.get(at..))
@@ -195,20 +195,20 @@ mod tests {
     #[test]
     fn attrs_of_every_size() {
         for size in [64, 72, 96, 112, 120, 128, 136, 400] {
-            let (event, len) = Event::read(&attr(size, 400)).unwrap();
+            let (event, len) = EventAttr::read(&attr(size, 400)).unwrap();
             assert_eq!((event.pmu_type, event.config, len), (8, 0x300e601, size as usize));
             assert!(event.exclude_kernel() && !event.exclude_user());
             assert_eq!(event.has_aux_samples(), size >= 116);
         }
-        assert_eq!(Event::read(&attr(0, 64)).unwrap().1, 64);
-        assert_eq!(Event::read(&attr(63, 400)), None);
-        assert_eq!(Event::read(&attr(401, 400)), None);
-        assert_eq!(Event::read(&attr(64, 400)[..63]), None);
+        assert_eq!(EventAttr::read(&attr(0, 64)).unwrap().1, 64);
+        assert_eq!(EventAttr::read(&attr(63, 400)), None);
+        assert_eq!(EventAttr::read(&attr(401, 400)), None);
+        assert_eq!(EventAttr::read(&attr(64, 400)[..63]), None);
     }
 
     #[test]
     fn each_record_is_read_as_its_event_wrote_it() {
-        let (with_time, _) = Event::read(&attr(64, 64)).unwrap();
+        let (with_time, _) = EventAttr::read(&attr(64, 64)).unwrap();
         let mut without_time = with_time.clone();
         without_time.sample_type = sample_id::IDENTIFIER;
         let mut events = Events::default();

@@ -3,7 +3,7 @@
 
 use model::{PtConfig, TscClock};
 
-use super::attr::Event;
+use super::attr::EventAttr;
 use super::bytes::{Cursor, text};
 
 /// `PERF_AUXTRACE_INTEL_PT`.
@@ -93,7 +93,7 @@ impl TraceInfo {
     }
 
     /// How the trace unit was programmed.
-    pub(super) fn pt_config(&self, event: &Event) -> PtConfig {
+    pub(super) fn pt_config(&self, event: &EventAttr) -> PtConfig {
         let config = event.config;
         let is_on = |word| config & self.word(word) != 0;
         let cyc_threshold = config >> CONFIG_CYC_THRESH_SHIFT & CONFIG_CYC_THRESH_MASK;
@@ -179,8 +179,8 @@ mod tests {
         TraceInfo::read(99, &body).unwrap()
     }
 
-    fn event(config: u64) -> Event {
-        let mut event = Event::default();
+    fn event(config: u64) -> EventAttr {
+        let mut event = EventAttr::default();
         event.config = config;
         event
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Cpu, Damage, Ns, Tid};
 
 use super::bytes::Cursor;
-use super::records::Record;
-use super::sample_id::SampleId;
+use super::records::RawRecord;
+use super::sample_id::SampleFields;
 use super::snapshots::{self, PAYLOAD_ALIGN};
 
 /// Where the stream of a buffer ends at the latest: at 1 GB/s that takes 292 years. What a decoder adds to
@@ -29,7 +29,7 @@ struct IdEntry {
 #[derive(Clone, Copy, Debug)]
 struct Said {
     record: AuxRecord,
-    by: SampleId,
+    by: SampleFields,
 }
 
 /// All buffers of a recording.
@@ -51,7 +51,7 @@ fn is_possible(offset: u64, len: u64) -> bool {
 
 impl<'a> Buffers<'a> {
     /// Takes an AUXTRACE record.
-    pub(super) fn add_payload(&mut self, record: &Record<'a>) -> Result<(), String> {
+    pub(super) fn add_payload(&mut self, record: &RawRecord<'a>) -> Result<(), String> {
         let mut c = Cursor::new(record.body);
         let _len = c.u64();
         let mut place = || -> Option<_> {
@@ -108,7 +108,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Takes a PERF_RECORD_AUX.  Its buffer may not be known yet.
-    pub(super) fn add_record(&mut self, record: AuxRecord, by: SampleId) -> Result<(), String> {
+    pub(super) fn add_record(&mut self, record: AuxRecord, by: SampleFields) -> Result<(), String> {
         if !is_possible(record.offset.0, record.size) {
             return Err(format!("AUX data at {} of {} bytes is impossible", record.offset, record.size));
         }
@@ -259,7 +259,10 @@ mod tests {
 
     fn said(id: Option<u64>, cpu: Option<u32>, tid: Option<i32>, size: u64) -> Said {
         let record = AuxRecord { offset: AuxOffset(0), size, flags: 0, time: None };
-        Said { record, by: SampleId { id, cpu: cpu.map(Cpu), tid: tid.map(Tid), ..SampleId::default() } }
+        Said {
+            record,
+            by: SampleFields { id, cpu: cpu.map(Cpu), tid: tid.map(Tid), ..SampleFields::default() },
+        }
     }
 
     #[test]

@@ -7,18 +7,18 @@ use model::{
     TscClock,
 };
 
-use super::attr::{Event, Events};
+use super::attr::{EventAttr, Events};
 use super::auxtrace::{self, TraceInfo};
 use super::buffers::Buffers;
 use super::bytes::{Cursor, text};
 use super::compressed;
 use super::error::Refusal;
-use super::features::{self, Features};
+use super::features::{self, KnownFeatures};
 use super::header::{FileHeader, Layout, Section};
 use super::kept::Kept;
 use super::listing::Listed;
-use super::records::{self, Record, Records};
-use super::sample_id::{self, Raw, SampleId};
+use super::records::{self, RawRecord, Records};
+use super::sample_id::{self, Raw, SampleFields};
 use super::sideband;
 use super::tracepoints::{TracepointSample, Tracepoints};
 
@@ -65,7 +65,7 @@ struct Collector<'a, 'l> {
     complete_until: Option<Ns>,
     /// The file ends before the recording did.
     is_cut: bool,
-    features: Features,
+    features: KnownFeatures,
     tracepoints: Tracepoints,
     damage: Option<Damage>,
     /// Where an event asks for trace in samples.
@@ -85,7 +85,7 @@ impl<'a, 'l> Collector<'a, 'l> {
             time_span: None,
             complete_until: None,
             is_cut: false,
-            features: Features::default(),
+            features: KnownFeatures::default(),
             tracepoints: Tracepoints::default(),
             damage: None,
             aux_samples: None,
@@ -158,7 +158,7 @@ impl<'a, 'l> Collector<'a, 'l> {
                 self.damaged(at, "an event's description is cut");
                 break;
             };
-            let Some((event, _)) = Event::read(attr) else {
+            let Some((event, _)) = EventAttr::read(attr) else {
                 self.damaged(at, "an event's description has an impossible size");
                 continue;
             };
@@ -173,7 +173,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         }
     }
 
-    fn add_event(&mut self, offset: u64, event: Event, ids: &[u8]) {
+    fn add_event(&mut self, offset: u64, event: EventAttr, ids: &[u8]) {
         if event.has_aux_samples() {
             self.aux_samples.get_or_insert(offset);
         }
@@ -249,13 +249,13 @@ impl<'a, 'l> Collector<'a, 'l> {
     }
 
     /// A record without payload.
-    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn record(&mut self, record: &RawRecord<'_>) -> Result<(), String> {
         if record.kind < records::USER_TYPE_START {
             return self.kernel_record(record);
         }
         self.list_own(record);
         let whole = match record.kind {
-            records::HEADER_ATTR => Event::read(record.body).map(|(event, size)| {
+            records::HEADER_ATTR => EventAttr::read(record.body).map(|(event, size)| {
                 self.add_event(record.offset, event, record.body.get(size..).unwrap_or_default());
             }),
             records::HEADER_FEATURE => self.feature_record(record.body),
@@ -309,7 +309,7 @@ impl<'a, 'l> Collector<'a, 'l> {
     }
 
     /// Lists a record that perf wrote: it says neither who nor when.
-    fn list_own(&mut self, record: &Record<'_>) {
+    fn list_own(&mut self, record: &RawRecord<'_>) {
         let body = Sideband::Other { record_type: record.kind };
         let file_offset = record.offset;
         let nobody = SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset, body };
@@ -317,7 +317,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         (self.listener)(&Listed { record_type, size, time_at: None, record: nobody });
     }
 
-    fn kernel_record(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn kernel_record(&mut self, record: &RawRecord<'_>) -> Result<(), String> {
         let short = || too_short(record);
         let (said, time, body) = if record.kind == records::SAMPLE {
             let (said, body) = self.sample(record.body).ok_or_else(short)?;
@@ -347,10 +347,10 @@ impl<'a, 'l> Collector<'a, 'l> {
     }
 
     /// A SAMPLE, of which only those of scheduler tracepoints say something that we use.
-    fn sample(&self, body: &[u8]) -> Option<(SampleId, Sideband)> {
+    fn sample(&self, body: &[u8]) -> Option<(SampleFields, Sideband)> {
         let other = Sideband::Other { record_type: records::SAMPLE };
         if self.events.list().is_empty() {
-            return Some((SampleId::default(), other));
+            return Some((SampleFields::default(), other));
         }
         let event = self.events.of_sample(body)?;
         let (said, raw) = sample_id::of_sample(body, event.sample_type, event.read_format)?;
@@ -385,7 +385,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         if let Some(kind) = info.other_kind() {
             return Err(Refusal::OtherTrace { offset: info.offset, kind });
         }
-        let of_pmu = |event: &&Event| u64::from(event.pmu_type) == info.pmu_type();
+        let of_pmu = |event: &&EventAttr| u64::from(event.pmu_type) == info.pmu_type();
         let mut traces = self.events.list().iter().filter(of_pmu);
         let Some(first) = traces.next() else { return Err(self.no_intel_pt()) };
         let pt_clock = first.clock();
@@ -444,36 +444,36 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     /// Which CPUs the trace and the switch records are of, where each has a buffer.
     fn coverage(&self, info: &TraceInfo) -> CpuCoverage {
-        let opened = |of: &dyn Fn(&Event) -> bool| -> Vec<(u64, Cpu)> {
+        let opened = |of: &dyn Fn(&EventAttr) -> bool| -> Vec<(u64, Cpu)> {
             self.buffers.cpus().filter(|(id, _)| self.events.with_id(*id).is_some_and(of)).collect()
         };
-        let on = |of: &dyn Fn(&Event) -> bool| opened(of).into_iter().map(|(_, cpu)| cpu).collect();
-        let is_trace = |event: &Event| u64::from(event.pmu_type) == info.pmu_type();
+        let on = |of: &dyn Fn(&EventAttr) -> bool| opened(of).into_iter().map(|(_, cpu)| cpu).collect();
+        let is_trace = |event: &EventAttr| u64::from(event.pmu_type) == info.pmu_type();
         // perf has the events of tasks inherited, also where it does not write whose they are.
-        let is_whole = |event: &Event| is_trace(event) && !event.is_inherited();
+        let is_whole = |event: &EventAttr| is_trace(event) && !event.is_inherited();
         CpuCoverage {
             traced: on(&is_trace),
             is_whole: opened(&is_whole).iter().any(|(id, _)| self.buffers.is_of_whole_cpu(*id)),
-            watched: on(&Event::tells_of_switches),
+            watched: on(&EventAttr::tells_of_switches),
             running: self.features.running_cpus,
         }
     }
 
     fn no_intel_pt(self) -> Refusal {
-        let of_attrs = || self.events.list().iter().map(Event::display_name).collect();
+        let of_attrs = || self.events.list().iter().map(EventAttr::display_name).collect();
         let names = self.features.event_names;
         let events = if names.is_empty() { of_attrs() } else { names };
         Refusal::NoIntelPt { events, damage: self.damage }
     }
 }
 
-/// LOST_SAMPLES of none: see `Record::Complete` of the writer.
-fn is_complete_until(record: &Record<'_>, body: &Sideband) -> bool {
+/// LOST_SAMPLES of none: see `RawRecord::Complete` of the writer.
+fn is_complete_until(record: &RawRecord<'_>, body: &Sideband) -> bool {
     matches!(body, Sideband::Other { record_type: records::LOST_SAMPLES })
         && Cursor::new(record.body).u64() == Some(0)
 }
 
-fn too_short(record: &Record<'_>) -> String {
+fn too_short(record: &RawRecord<'_>) -> String {
     format!("the record of type {} is too short", record.kind)
 }
 

@@ -13,7 +13,7 @@
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::bytes::Cursor;
-use super::records::{self, COMPRESSED2, Record};
+use super::records::{self, COMPRESSED2, RawRecord};
 
 /// The most that one COMPRESSED record may hold.  Its 64 KB hold less than 1 MB of what the kernel writes.
 const OUTPUT_MAX: usize = 1 << 26;
@@ -40,8 +40,8 @@ impl Stream {
     /// What is wrong with the stream, or what `each` says.
     pub(super) fn unpack(
         &mut self,
-        record: &Record<'_>,
-        each: &mut dyn FnMut(&Record<'_>) -> Result<(), String>,
+        record: &RawRecord<'_>,
+        each: &mut dyn FnMut(&RawRecord<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let corrupt = |error: std::io::Error| format!("the compressed records are damaged: {error}");
         let decoder = match &mut self.decoder {
@@ -77,7 +77,7 @@ impl Stream {
 }
 
 /// What is compressed: in COMPRESSED2 as many bytes as it says, the rest being padding.
-fn contents<'r>(record: &Record<'r>) -> Option<&'r [u8]> {
+fn contents<'r>(record: &RawRecord<'r>) -> Option<&'r [u8]> {
     if record.kind != COMPRESSED2 {
         return Some(record.body);
     }
@@ -90,7 +90,7 @@ fn contents<'r>(record: &Record<'r>) -> Option<&'r [u8]> {
 fn split(
     bytes: &[u8],
     offset: u64,
-    each: &mut dyn FnMut(&Record<'_>) -> Result<(), String>,
+    each: &mut dyn FnMut(&RawRecord<'_>) -> Result<(), String>,
 ) -> Result<usize, String> {
     let mut rest = bytes;
     while let Some(header) = records::Header::read(rest)? {
@@ -118,7 +118,7 @@ mod tests {
         let mut seen = vec![];
         for body in list {
             let kind = records::COMPRESSED;
-            let record = Record { offset: 7, kind, misc: 0, body, payload: &[], payload_offset: 0 };
+            let record = RawRecord { offset: 7, kind, misc: 0, body, payload: &[], payload_offset: 0 };
             stream.unpack(&record, &mut |inner| {
                 assert_eq!(inner.offset, 7);
                 seen.push((inner.kind, inner.body.len()));
@@ -161,7 +161,7 @@ mod tests {
     fn padding_is_no_part_of_the_stream() {
         let body = [9u64.to_le_bytes().to_vec(), b"123456789".to_vec(), vec![0; 7]].concat();
         let of =
-            |body| Record { offset: 0, kind: COMPRESSED2, misc: 0, body, payload: &[], payload_offset: 0 };
+            |body| RawRecord { offset: 0, kind: COMPRESSED2, misc: 0, body, payload: &[], payload_offset: 0 };
         assert_eq!(contents(&of(&body)), Some(&b"123456789"[..]));
         assert_eq!(contents(&of(&body[..16])), None);
     }

@@ -36,7 +36,7 @@ const BUILD_ID_FIELD: usize = 24;
 
 /// What the features say, as far as we use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Features {
+pub(super) struct KnownFeatures {
     pub(super) command_line: Vec<String>,
     pub(super) cpu_model: Option<CpuModel>,
     pub(super) kernel_release: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct Features {
     build_ids: HashMap<String, Option<BuildId>>,
 }
 
-impl Features {
+impl KnownFeatures {
     /// Takes a feature's contents; `None` if they are shorter than they say.
     pub(super) fn read(&mut self, number: u32, bytes: &[u8]) -> Option<()> {
         let mut c = Cursor::new(bytes);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn command_line_and_cpu() {
-        let mut f = Features::default();
+        let mut f = KnownFeatures::default();
         let line = [3u32.to_le_bytes().to_vec(), string("perf", 64), string("-p", 8), string("42,43", 8)];
         assert_eq!(f.read(CMDLINE, &line.concat()), Some(()));
         assert_eq!(f.command_line, ["perf", "-p", "42,43"]);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn damaged_features_and_clocks() {
-        let mut f = Features::default();
+        let mut f = KnownFeatures::default();
         for number in [HOSTNAME, OSRELEASE, VERSION, ARCH, CPUDESC] {
             assert_eq!(f.read(number, &string("x", 8)), Some(()));
             assert_eq!(f.read(number, &[9, 0, 0, 0]), None);
@@ -261,7 +261,7 @@ mod tests {
     fn the_pid_in_a_command_line() {
         let pid = |line: &str| {
             let command_line = line.split(' ').map(str::to_owned).collect();
-            Features { command_line, ..Features::default() }.asked_pid().map(|pid| pid.0)
+            KnownFeatures { command_line, ..KnownFeatures::default() }.asked_pid().map(|pid| pid.0)
         };
         assert_eq!(pid("perf record -p7"), Some(7));
         assert_eq!(pid("perf record --pid=8,9"), Some(8));
@@ -281,7 +281,7 @@ mod tests {
             table.extend([size, 0, 0, 0]);
             table.extend(name.as_bytes());
         }
-        let mut f = Features::default();
+        let mut f = KnownFeatures::default();
         assert_eq!(f.read(BUILD_ID, &table), Some(()));
         let complete = |path: &str, kernel| {
             let mut mmap = Mmap {
@@ -301,6 +301,6 @@ mod tests {
         assert_eq!(complete("[kernel.kallsyms]_text", true), Some(20));
         assert_eq!(complete("/bin/x", false), Some(2));
         assert_eq!(complete("/bin/y", false), None);
-        assert_eq!(Features::default().read(BUILD_ID, &table[..table.len() - 1]), None);
+        assert_eq!(KnownFeatures::default().read(BUILD_ID, &table[..table.len() - 1]), None);
     }
 }

@@ -43,7 +43,7 @@ const TYPE_LIMIT: u32 = 256;
 
 /// `struct perf_event_header` and what follows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct RawRecord<'a> {
     /// Where in the file.
     pub(super) offset: u64,
     pub(super) kind: u32,
@@ -56,7 +56,7 @@ pub(super) struct Record<'a> {
     pub(super) payload_offset: u64,
 }
 
-impl Record<'_> {
+impl RawRecord<'_> {
     /// Bytes, with the header and without what follows.
     pub(super) fn size(&self) -> usize {
         HEADER_SIZE + self.body.len()
@@ -96,9 +96,9 @@ impl Header {
     }
 
     /// The record, of which `whole` is all.
-    pub(super) fn record<'r>(&self, offset: u64, whole: &'r [u8]) -> Record<'r> {
+    pub(super) fn record<'r>(&self, offset: u64, whole: &'r [u8]) -> RawRecord<'r> {
         let body = whole.get(HEADER_SIZE..).unwrap_or_default();
-        Record { offset, kind: self.kind, misc: self.misc, body, payload: &[], payload_offset: 0 }
+        RawRecord { offset, kind: self.kind, misc: self.misc, body, payload: &[], payload_offset: 0 }
     }
 }
 
@@ -135,7 +135,7 @@ impl<'a> Records<'a> {
         None
     }
 
-    fn payload(&mut self, record: &mut Record<'a>) -> Option<()> {
+    fn payload(&mut self, record: &mut RawRecord<'a>) -> Option<()> {
         let len = match record.kind {
             AUXTRACE => Cursor::new(record.body).u64(),
             HEADER_TRACING_DATA => Cursor::new(record.body).u32().map(u64::from),
@@ -160,9 +160,9 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
+    type Item = RawRecord<'a>;
 
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<RawRecord<'a>> {
         let offset = self.position;
         let left = self.end.checked_sub(offset).filter(|left| *left > 0)?;
         let rest = bytes::at(self.bytes, offset, left.min(RECORD_MAX))?;

@@ -23,7 +23,7 @@ const TRAILER_FIELDS: u64 = TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER;
 
 /// What a record says of its circumstances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SampleId {
+pub(super) struct SampleFields {
     pub(super) pid: Option<Pid>,
     pub(super) tid: Option<Tid>,
     pub(super) time: Option<Ns>,
@@ -65,11 +65,11 @@ pub(super) fn id_from_start(sample_type: u64) -> Option<usize> {
 }
 
 /// Splits a record's body into what the record is about and its trailer.
-pub(super) fn split_trailer(body: &[u8], sample_type: u64) -> Option<(&[u8], SampleId)> {
+pub(super) fn split_trailer(body: &[u8], sample_type: u64) -> Option<(&[u8], SampleFields)> {
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(trailer_len(sample_type))?)?;
     let has = |bit| sample_type & bit != 0;
     let mut c = Cursor::new(trailer);
-    let mut said = SampleId::default();
+    let mut said = SampleFields::default();
     if has(TID) {
         (said.pid, said.tid) = (Some(Pid(c.i32()?)), Some(Tid(c.i32()?)));
     }
@@ -104,10 +104,10 @@ pub(super) fn of_sample(
     body: &[u8],
     sample_type: u64,
     read_format: u64,
-) -> Option<(SampleId, Option<Raw<'_>>)> {
+) -> Option<(SampleFields, Option<Raw<'_>>)> {
     let has = |bit| sample_type & bit != 0;
     let mut c = Cursor::new(body);
-    let mut said = SampleId::default();
+    let mut said = SampleFields::default();
     if has(IDENTIFIER) {
         said.id = Some(c.u64()?);
     }
@@ -165,7 +165,7 @@ fn skip_counters(c: &mut Cursor<'_>, read_format: u64) -> Option<()> {
     c.take(words.checked_mul(8)?).map(|_| ())
 }
 
-impl SampleId {
+impl SampleFields {
     /// Records that perf made up for what was there before it recorded have a trailer of zeros: it says
     /// nothing, not "CPU 0".  A time of 0 never is a time.
     fn or_synthesised(mut self) -> Self {
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(rest, words(&[77]));
         assert_eq!(
             said,
-            SampleId {
+            SampleFields {
                 pid: Some(Pid(5)),
                 tid: Some(Tid(6)),
                 time: Some(Ns(1000)),
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn no_fields_and_zeros_say_nothing() {
         let body = words(&[77]);
-        assert_eq!(split_trailer(&body, IP), Some((&body[..], SampleId::default())));
+        assert_eq!(split_trailer(&body, IP), Some((&body[..], SampleFields::default())));
         let zeros = words(&[0, 0, 0, 0]);
-        assert_eq!(split_trailer(&zeros, TID | TIME | CPU | IDENTIFIER).unwrap().1, SampleId::default());
+        assert_eq!(split_trailer(&zeros, TID | TIME | CPU | IDENTIFIER).unwrap().1, SampleFields::default());
     }
 
     #[test]

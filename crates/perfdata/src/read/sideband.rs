@@ -3,7 +3,7 @@
 use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, Pid, Sideband, Tid};
 
 use super::bytes::{Cursor, text};
-use super::records::{self, Record};
+use super::records::{self, RawRecord};
 
 const MISC_CPUMODE_MASK: u16 = 7;
 const MISC_KERNEL: u16 = 1;
@@ -19,7 +19,7 @@ const PROT_EXEC: u32 = 4;
 pub(super) const BUILD_ID_MAX: usize = 20;
 
 /// What a record says, from its body without the trailer; `None` if it is too short to be one.
-pub(super) fn read(record: &Record<'_>, body: &[u8]) -> Option<Sideband> {
+pub(super) fn read(record: &RawRecord<'_>, body: &[u8]) -> Option<Sideband> {
     let mut c = Cursor::new(body);
     let misc = record.misc;
     let out = misc & MISC_SWITCH_OUT != 0;
@@ -71,7 +71,7 @@ fn pid_tid(c: &mut Cursor<'_>) -> Option<(Pid, Tid)> {
     Some((Pid(c.i32()?), Tid(c.i32()?)))
 }
 
-fn mmap(record: &Record<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
+fn mmap(record: &RawRecord<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
     let (pid, _tid) = pid_tid(c)?;
     let start = Avma(c.u64()?);
     let len = c.u64()?;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn read_body(kind: u32, misc: u16, body: &[u8]) -> Option<Sideband> {
-        let record = Record { offset: 0, kind, misc, body, payload: &[], payload_offset: 0 };
+        let record = RawRecord { offset: 0, kind, misc, body, payload: &[], payload_offset: 0 };
         read(&record, body)
     }
 

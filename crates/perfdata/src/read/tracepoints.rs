@@ -12,7 +12,7 @@
 use model::{Avma, Sideband, Tid, Waiting, WakerSeen, Waking};
 
 use super::bytes::{Cursor, text};
-use super::sample_id::SampleId;
+use super::sample_id::SampleFields;
 
 /// The state of a task that could run on: none of the bits of `TASK_REPORT` is set. The bit above them says
 /// that it was preempted (`R+`).
@@ -54,7 +54,7 @@ pub(super) struct TracepointSample<'a> {
     /// The tracepoint's number.
     pub(super) id: u64,
     /// Who and when.
-    pub(super) said: SampleId,
+    pub(super) said: SampleFields,
     /// Its fields.
     pub(super) raw: &'a [u8],
     /// Its call chain, addresses of 8 bytes; empty if it has none.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn sample<'a>(id: u64, raw: &'a [u8], chain: &'a [u8]) -> TracepointSample<'a> {
-        let said = SampleId { pid: Some(Pid(4)), tid: Some(Tid(5)), ..SampleId::default() };
+        let said = SampleFields { pid: Some(Pid(4)), tid: Some(Tid(5)), ..SampleFields::default() };
         TracepointSample { id, said, raw, chain }
     }
 

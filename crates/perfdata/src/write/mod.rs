@@ -48,7 +48,7 @@ const ATTR_ENTRY_SIZE: u64 = ATTR_SIZE as u64 + 16;
 pub struct Writer<W> {
     out: W,
     events: Vec<Event>,
-    layout: Layout,
+    layout: HeaderLayout,
     /// Ids came after the header was written.
     ids_added: bool,
     position: u64,
@@ -57,7 +57,7 @@ pub struct Writer<W> {
 
 /// What the header says of where things are.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct HeaderLayout {
     attrs_start: u64,
     attrs_size: u64,
     data_start: u64,
@@ -71,7 +71,7 @@ impl<W: Write + Seek> Writer<W> {
     pub fn new(mut out: W, events: Vec<Event>) -> io::Result<Self> {
         let (described, attrs_start) = describe(&events, FILE_HEADER_SIZE);
         let data_start = FILE_HEADER_SIZE + described.len() as u64;
-        let layout = Layout { attrs_start, attrs_size: data_start - attrs_start, data_start };
+        let layout = HeaderLayout { attrs_start, attrs_size: data_start - attrs_start, data_start };
         let mut head = file_header(layout, 0, 0);
         head.extend_from_slice(&described);
         out.write_all(&head)?;
@@ -199,7 +199,7 @@ impl<W: Write + Seek> Writer<W> {
             let (described, attrs_start) = describe(&self.events, self.position);
             let attrs_size = self.position + described.len() as u64 - attrs_start;
             self.put(&described)?;
-            self.layout = Layout { attrs_start, attrs_size, ..self.layout };
+            self.layout = HeaderLayout { attrs_start, attrs_size, ..self.layout };
         }
         let bits = sections.iter().fold(0, |bits, (feature, _)| bits | 1 << feature);
         self.write_header(self.layout, data_end, bits)?;
@@ -207,7 +207,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(self.out)
     }
 
-    fn write_header(&mut self, layout: Layout, data_end: u64, features: u64) -> io::Result<()> {
+    fn write_header(&mut self, layout: HeaderLayout, data_end: u64, features: u64) -> io::Result<()> {
         self.out.seek(SeekFrom::Start(0))?;
         self.out.write_all(&file_header(layout, data_end - layout.data_start, features))
     }
@@ -238,7 +238,7 @@ fn describe(events: &[Event], start: u64) -> (Vec<u8>, u64) {
 }
 
 /// `struct perf_file_header`.
-fn file_header(layout: Layout, data_size: u64, features: u64) -> Vec<u8> {
+fn file_header(layout: HeaderLayout, data_size: u64, features: u64) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     header.u64(FILE_HEADER_SIZE);
     header.u64(ATTR_ENTRY_SIZE);

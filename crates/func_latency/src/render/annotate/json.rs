@@ -6,18 +6,18 @@ use analyzer::ChildKind;
 use model::FunctionId;
 use serde::Serialize;
 
-use super::{SCHEMA, View};
+use super::{AnnotateView, SCHEMA};
 use crate::listing::instructions::Listed;
 use crate::listing::lines::Line;
 use crate::listing::{Callees, Spent, Whole};
 use crate::render::names::callee_name;
 
 #[derive(Serialize)]
-struct Document {
+struct AnnotateDocument {
     schema: &'static str,
     function: String,
     object: Option<String>,
-    groups: Vec<Group>,
+    groups: Vec<AnnotateGroup>,
     /// Null: the object says no lines.
     lines: Option<Vec<LineEntry>>,
     instructions: Vec<InstructionEntry>,
@@ -26,7 +26,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
-struct Group {
+struct AnnotateGroup {
     name: &'static str,
     calls: u64,
     latency_sum_ns: u64,
@@ -97,10 +97,10 @@ struct CountAndSum {
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, view: &AnnotateView<'_>) -> io::Result<()> {
     let listing = view.listing;
     let groups = view.groups.names().iter().zip(&listing.groups);
-    let document = Document {
+    let document = AnnotateDocument {
         schema: SCHEMA,
         function: view.names.function(view.function),
         object: view.names.object_of(view.function),
@@ -116,9 +116,9 @@ pub fn write(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
     writeln!(out)
 }
 
-fn group(name: &'static str, whole: &Whole) -> Group {
+fn group(name: &'static str, whole: &Whole) -> AnnotateGroup {
     let Whole { calls, latency_ns, own_ns, own_error_ns, inside_ns, elsewhere_ns, off_cpu_ns } = *whole;
-    Group {
+    AnnotateGroup {
         name,
         calls,
         latency_sum_ns: latency_ns,
@@ -130,7 +130,7 @@ fn group(name: &'static str, whole: &Whole) -> Group {
     }
 }
 
-fn line(view: &View<'_>, of: &Line) -> LineEntry {
+fn line(view: &AnnotateView<'_>, of: &Line) -> LineEntry {
     LineEntry {
         file: Some(of.key.file.clone()).filter(|file| !file.is_empty()),
         line: Some(of.key.line).filter(|line| *line > 0),
@@ -142,7 +142,7 @@ fn line(view: &View<'_>, of: &Line) -> LineEntry {
     }
 }
 
-fn instruction(view: &View<'_>, of: &Listed) -> InstructionEntry {
+fn instruction(view: &AnnotateView<'_>, of: &Listed) -> InstructionEntry {
     InstructionEntry {
         site: view.names.site(of.place),
         text: of.text.clone(),
@@ -152,7 +152,7 @@ fn instruction(view: &View<'_>, of: &Listed) -> InstructionEntry {
     }
 }
 
-fn spent(view: &View<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
+fn spent(view: &AnnotateView<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
     let entry = |(spent, whole): (&Spent, &Whole)| SpentEntry {
         executions: is_own.then_some(spent.executions),
         self_ns: spent.own_ns,
@@ -165,7 +165,7 @@ fn spent(view: &View<'_>, groups: &[Spent], is_own: bool) -> Vec<SpentEntry> {
     groups.iter().zip(&view.listing.groups).map(entry).collect()
 }
 
-fn callees(view: &View<'_>, of: &Callees) -> Vec<CalleeEntry> {
+fn callees(view: &AnnotateView<'_>, of: &Callees) -> Vec<CalleeEntry> {
     let times = |(count, sum_ns): &(u64, u64)| CountAndSum { count: *count, sum_ns: *sum_ns };
     let entry = |(kind, function): (ChildKind, FunctionId), of: &[(u64, u64)]| CalleeEntry {
         name: callee_name(view.names, kind, function),

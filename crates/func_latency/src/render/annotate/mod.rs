@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "func_latency.annotate/1";
 
 /// A function's code with what calls did in it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct AnnotateView<'a> {
     /// What ids are called.
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
@@ -43,7 +43,7 @@ pub enum Groups<'a> {
     SlowAndTypical(&'a str),
 }
 
-impl View<'_> {
+impl AnnotateView<'_> {
     /// The text of a source line, if it is there.
     fn text_of(&self, line: &LineKey) -> Option<String> {
         self.source?.line(&line.file, line.line)

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::View;
+use super::AnnotateView;
 use crate::listing::lines::Line;
 use crate::listing::{Callees, Spent};
 use crate::render::names::{callee_name, file_name};
@@ -11,17 +11,17 @@ use crate::render::names::{callee_name, file_name};
 const NAMED: usize = 2;
 
 /// A row of the table.
-pub(crate) enum Row<'a> {
+pub(crate) enum AnnotateRow<'a> {
     /// The line of the instructions that follow.
     Heading(String),
     /// A line, or an instruction.
-    Code(Code<'a>),
+    Code(CodeRow<'a>),
     /// The number of lines or instructions that were never executed.
     LeftOut(u64),
 }
 
 /// A line or an instruction at which calls did something.
-pub(crate) struct Code<'a> {
+pub(crate) struct CodeRow<'a> {
     /// Lines that it is inlined into.
     pub(crate) depth: usize,
     /// What it is called.
@@ -37,8 +37,8 @@ pub(crate) struct Code<'a> {
 }
 
 /// The rows of a listing.
-pub(crate) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
-    let mut listed = Listed { view: *view, rows: Vec::new(), left_out: 0 };
+pub(crate) fn rows<'a>(view: &AnnotateView<'a>) -> Vec<AnnotateRow<'a>> {
+    let mut listed = ListedRows { view: *view, rows: Vec::new(), left_out: 0 };
     match view.lines {
         Some(lines) => lines.iter().for_each(|line| listed.line(line, 0)),
         None => listed.instructions(),
@@ -48,14 +48,14 @@ pub(crate) fn rows<'a>(view: &View<'a>) -> Vec<Row<'a>> {
 }
 
 /// The rows so far.
-struct Listed<'a> {
-    view: View<'a>,
-    rows: Vec<Row<'a>>,
+struct ListedRows<'a> {
+    view: AnnotateView<'a>,
+    rows: Vec<AnnotateRow<'a>>,
     /// Rows that were never executed, since the last one that was.
     left_out: u64,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ListedRows<'a> {
     fn line(&mut self, line: &'a Line, depth: usize) {
         let name = match (&*line.key.file, line.key.line) {
             ("", _) => "(no line)".to_owned(),
@@ -66,7 +66,7 @@ impl<'a> Listed<'a> {
         let of_inlined = |callee: &_| line.inlined.iter().any(|inlined| inlined.callees.contains_key(callee));
         let callees = line.callees.iter().filter(|(callee, _)| !of_inlined(callee));
         let callees = callees.map(|(callee, times)| (*callee, times.clone())).collect();
-        self.row(Code {
+        self.row(CodeRow {
             depth,
             name: format!("{name}{mark}"),
             text: self.view.text_of(&line.key),
@@ -88,11 +88,11 @@ impl<'a> Listed<'a> {
             if line != last_line && instruction.spent.iter().any(is_met) {
                 self.rest();
                 let name = line.clone().unwrap_or_else(|| "(no line)".to_owned());
-                self.rows.push(Row::Heading(name));
+                self.rows.push(AnnotateRow::Heading(name));
                 last_line = line;
             }
             let text = instruction.text.as_deref().unwrap_or("(outside of the function)");
-            self.row(Code {
+            self.row(CodeRow {
                 depth: 1,
                 name: format!("{}  {text}", view.names.site(instruction.place)),
                 text: None,
@@ -104,13 +104,13 @@ impl<'a> Listed<'a> {
     }
 
     /// Adds a row, unless nothing was done there.
-    fn row(&mut self, code: Code<'a>) {
+    fn row(&mut self, code: CodeRow<'a>) {
         if !code.spent.iter().any(is_met) {
             self.left_out += 1;
             return;
         }
         self.rest();
-        self.rows.push(Row::Code(code));
+        self.rows.push(AnnotateRow::Code(code));
     }
 
     /// The callees with most time.
@@ -130,7 +130,7 @@ impl<'a> Listed<'a> {
     /// Says what was left out.
     fn rest(&mut self) {
         if self.left_out > 0 {
-            self.rows.push(Row::LeftOut(self.left_out));
+            self.rows.push(AnnotateRow::LeftOut(self.left_out));
             self.left_out = 0;
         }
     }

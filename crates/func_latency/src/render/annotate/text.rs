@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::rows::{Row, rows};
-use super::{Groups, View};
+use super::rows::{AnnotateRow, rows};
+use super::{AnnotateView, Groups};
 use crate::listing::{Spent, Whole};
 use crate::render::names::{callee_name, file_name};
 use crate::render::table::{Align, Table, wrapped};
@@ -19,7 +19,7 @@ const TEXT_MAX: usize = 60;
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, view: &AnnotateView<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     let name = view.names.function(view.function);
     let object = view.names.object_of(view.function);
@@ -68,7 +68,7 @@ fn write_wrapped(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()
     Ok(())
 }
 
-fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
+fn titles(view: &AnnotateView<'_>) -> Vec<(&'static str, Align)> {
     let first = view.row_kind();
     let figures: &[&'static str] = match view.groups {
         Groups::All => &["executions", "self", "in calls", "share %"],
@@ -80,15 +80,15 @@ fn titles(view: &View<'_>) -> Vec<(&'static str, Align)> {
     [(first, Align::Left)].into_iter().chain(figures).collect()
 }
 
-fn add_row(table: &mut Table, view: &View<'_>, row: &Row<'_>) {
+fn add_row(table: &mut Table, view: &AnnotateView<'_>, row: &AnnotateRow<'_>) {
     let blank = titles(view).len() - 1;
     match row {
-        Row::Heading(name) => table.row([vec![name.clone()], vec![String::new(); blank]].concat()),
-        Row::LeftOut(rows) => {
+        AnnotateRow::Heading(name) => table.row([vec![name.clone()], vec![String::new(); blank]].concat()),
+        AnnotateRow::LeftOut(rows) => {
             let name = format!("  ({})", view.left_out(*rows));
             table.row([vec![name], vec![String::new(); blank]].concat());
         }
-        Row::Code(code) => {
+        AnnotateRow::Code(code) => {
             let indent = "  ".repeat(code.depth);
             let text: Option<String> = code
                 .text
@@ -146,7 +146,7 @@ fn beside(
     ]
 }
 
-fn write_notes(out: &mut dyn Write, view: &View<'_>) -> io::Result<()> {
+fn write_notes(out: &mut dyn Write, view: &AnnotateView<'_>) -> io::Result<()> {
     let listing = view.listing;
     if listing.nowhere.iter().any(|spent| spent.inside_ns > 0) {
         let sums: Vec<String> = listing.nowhere.iter().map(|spent| duration(spent.inside_ns)).collect();

@@ -9,35 +9,35 @@ use analyzer::ledger::Typical;
 use model::NoOffCpu;
 use serde::Serialize;
 
-use super::{Branches, Explanation, Part};
+use super::{Branches, ExplainedGroup, Explanation};
 use crate::render::ledger;
-use crate::render::ledger::json::{Cause, Entry, NotCompared};
+use crate::render::ledger::json::{CauseJson, NotCompared, RowJson};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_explain/1";
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ExplainDocument<'a> {
     schema: &'static str,
     function: String,
     object: Option<String>,
     /// Which calls are slow.
     asked: String,
-    slow: Group,
+    slow: ExplainGroup,
     /// The slowest first.
     slow_ids: Vec<String>,
-    typical: Group,
+    typical: ExplainGroup,
     /// `same_callers` or `all_callers`: whose typical calls these are.
     typical_of: &'static str,
     not_compared: NotCompared,
     difference_ns: i64,
     difference_error_ns: u64,
     outlying: Outlying,
-    rows: Vec<Entry<'a>>,
+    rows: Vec<RowJson<'a>>,
     /// Why off-CPU time is not known; then it is inside of the other rows.  Null: it is known.
     no_off_cpu: Option<&'static str>,
     /// Null: the slow calls are no outliers.
-    cause: Option<Cause<'a>>,
+    cause: Option<CauseJson<'a>>,
     /// Null: the branches of the calls were not found.
     branches: Option<Parted>,
     /// Slow calls that are slow for the same reason; that of most calls first.
@@ -49,14 +49,14 @@ struct Document<'a> {
 /// Slow calls with one reason, against the typical calls of all slow ones.
 #[derive(Serialize)]
 struct Cluster<'a> {
-    slow: Group,
+    slow: ExplainGroup,
     /// The slowest first.
     slow_ids: Vec<String>,
     difference_ns: i64,
     difference_error_ns: u64,
     outlying: Outlying,
-    rows: Vec<Entry<'a>>,
-    cause: Option<Cause<'a>>,
+    rows: Vec<RowJson<'a>>,
+    cause: Option<CauseJson<'a>>,
     /// One call took the same branches as a typical one, and the code at the end of the cause's path takes
     /// longer itself.
     only_slower: bool,
@@ -74,13 +74,13 @@ struct Parted {
     /// Branches were left out: the calls took too many.
     is_cut: bool,
     /// Null: the two took the same branches.
-    first: Option<Branch>,
+    first: Option<CodeBranch>,
     /// Loops with other trip counts than in any of the typical calls.
     loops: Vec<Loop>,
 }
 
 #[derive(Serialize)]
-struct Branch {
+struct CodeBranch {
     site: String,
     line: Option<String>,
     common_branches: usize,
@@ -98,7 +98,7 @@ struct Loop {
 }
 
 #[derive(Serialize)]
-struct Group {
+struct ExplainGroup {
     calls: u64,
     sum_ns: u64,
     /// The most by which the sum may differ from the true one.
@@ -124,10 +124,10 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<(
     writeln!(out)
 }
 
-fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
+fn document<'a>(explanation: &Explanation<'a>) -> ExplainDocument<'a> {
     let Explanation { names, groups, whole, .. } = *explanation;
     let comparison = &whole.ledger.comparison;
-    Document {
+    ExplainDocument {
         schema: SCHEMA,
         function: names.function(explanation.function),
         object: names.object_of(explanation.function),
@@ -152,7 +152,7 @@ fn document<'a>(explanation: &Explanation<'a>) -> Document<'a> {
     }
 }
 
-fn cluster<'a>(explanation: &Explanation<'a>, part: &'a Part) -> Cluster<'a> {
+fn cluster<'a>(explanation: &Explanation<'a>, part: &'a ExplainedGroup) -> Cluster<'a> {
     let comparison = &part.ledger.comparison;
     Cluster {
         slow: group(comparison.calls.0, comparison.sums_ns.0, comparison.errors_ns.0),
@@ -167,8 +167,8 @@ fn cluster<'a>(explanation: &Explanation<'a>, part: &'a Part) -> Cluster<'a> {
     }
 }
 
-fn group(calls: u64, sum_ns: u64, error_sum: u64) -> Group {
-    Group { calls, sum_ns, error_sum, mean_ns: sum_ns as f64 / calls as f64 }
+fn group(calls: u64, sum_ns: u64, error_sum: u64) -> ExplainGroup {
+    ExplainGroup { calls, sum_ns, error_sum, mean_ns: sum_ns as f64 / calls as f64 }
 }
 
 fn ids(calls: &[CallRow]) -> Vec<String> {
@@ -182,7 +182,7 @@ fn outlying(outlying: analyzer::ledger::Outlying) -> Outlying {
 
 fn parted(explanation: &Explanation<'_>, branches: &Branches) -> Parted {
     let names = explanation.names;
-    let first = |first: &Parting| Branch {
+    let first = |first: &Parting| CodeBranch {
         site: names.site(first.at),
         line: names.line(first.at),
         common_branches: first.common,

@@ -27,9 +27,9 @@ pub struct Explanation<'a> {
     /// Which calls are compared.
     pub groups: &'a Groups,
     /// All slow calls. Their branches are those of one call of the largest cluster, if there is one.
-    pub whole: &'a Part,
+    pub whole: &'a ExplainedGroup,
     /// Slow calls that are slow for the same reason; that of most calls first.
-    pub clusters: &'a [Part],
+    pub clusters: &'a [ExplainedGroup],
     /// Slow calls in no cluster.
     pub others: &'a [CallRow],
     /// Why off-CPU time is not known; then it is inside of the time of the code that went off the CPU.
@@ -41,7 +41,7 @@ pub const CLUSTERS: usize = 4;
 
 /// Some slow calls against the typical ones.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct ExplainedGroup {
     /// The slow calls, the slowest first.
     pub calls: Vec<CallRow>,
     /// Whether they are slow.
@@ -53,7 +53,7 @@ pub struct Part {
     pub branches: Option<Branches>,
 }
 
-impl Part {
+impl ExplainedGroup {
     /// `None`: there is nothing to compare.
     #[must_use]
     pub fn new(
@@ -119,7 +119,7 @@ impl Branches {
 
 impl<'a> Explanation<'a> {
     /// Clusters that the text lists.
-    fn listed(&self) -> &'a [Part] {
+    fn listed(&self) -> &'a [ExplainedGroup] {
         self.clusters.get(..CLUSTERS).unwrap_or(self.clusters)
     }
 

@@ -43,7 +43,7 @@ pub fn write_text(out: &mut dyn Write, explanation: &OpenExplanation<'_>, width:
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct OpenCallsDocument<'a> {
     schema: &'static str,
     function: String,
     object: Option<String>,
@@ -63,7 +63,7 @@ struct Document<'a> {
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, explanation: &OpenExplanation<'_>) -> io::Result<()> {
     let OpenExplanation { view, function, next } = *explanation;
-    let document = Document {
+    let document = OpenCallsDocument {
         schema: SCHEMA,
         function: view.names.function(function.id),
         object: view.names.object_of(function.id),

@@ -6,7 +6,7 @@ use analyzer::CallRow;
 use analyzer::branch_path::Trips;
 use analyzer::ledger::Typical;
 
-use super::{Branches, CLUSTERS, Explanation, Part};
+use super::{Branches, CLUSTERS, ExplainedGroup, Explanation};
 use crate::render::ledger::text::Titles;
 use crate::render::ledger::{self, LedgerView, difference, mean_within, split};
 use crate::render::names::file_name;
@@ -41,7 +41,12 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -
 }
 
 /// The ledger of some slow calls, and the branches of one of them.
-fn part(out: &mut dyn Write, explanation: &Explanation<'_>, part: &Part, width: usize) -> io::Result<()> {
+fn part(
+    out: &mut dyn Write,
+    explanation: &Explanation<'_>,
+    part: &ExplainedGroup,
+    width: usize,
+) -> io::Result<()> {
     let titles = Titles { these: "slow: times", base: "typical: times" };
     ledger::text::write(out, &part.ledger, titles, width)?;
     match &part.branches {
@@ -51,7 +56,7 @@ fn part(out: &mut dyn Write, explanation: &Explanation<'_>, part: &Part, width: 
 }
 
 /// `10 of 21 slow calls, mean 340 us`
-fn of_all(explanation: &Explanation<'_>, part: &Part) -> String {
+fn of_all(explanation: &Explanation<'_>, part: &ExplainedGroup) -> String {
     let comparison = &part.ledger.comparison;
     let mean = mean_within(comparison.sums_ns.0, comparison.errors_ns.0, comparison.calls.0);
     let all = counted(explanation.whole.calls.len() as u64, "slow call");
@@ -65,8 +70,12 @@ fn slowest(calls: &[CallRow]) -> String {
 }
 
 fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let Explanation { names, groups, whole: Part { ledger: LedgerView { comparison, .. }, .. }, .. } =
-        explanation;
+    let Explanation {
+        names,
+        groups,
+        whole: ExplainedGroup { ledger: LedgerView { comparison, .. }, .. },
+        ..
+    } = explanation;
     let name = names.function(explanation.function);
     let object = names.object_of(explanation.function);
     let object = object.map(|path| format!(" ({})", file_name(&path))).unwrap_or_default();
@@ -125,7 +134,7 @@ fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()>
 }
 
 /// What made these calls slow.
-fn cause(out: &mut dyn Write, title: &str, part: &Part) -> io::Result<()> {
+fn cause(out: &mut dyn Write, title: &str, part: &ExplainedGroup) -> io::Result<()> {
     let Some((what, of)) = ledger::text::cause(&part.ledger) else { return Ok(()) };
     writeln!(out, "\n{title}: {what}\n  {of}; the slow calls are outliers ({})", reach(part))?;
     let nature = part.ledger.cause.as_ref().and_then(|cause| cause.nature);
@@ -142,7 +151,7 @@ fn cause(out: &mut dyn Write, title: &str, part: &Part) -> io::Result<()> {
 }
 
 /// How far above the others they are.
-fn reach(part: &Part) -> String {
+fn reach(part: &ExplainedGroup) -> String {
     let outlying = part.outlying;
     format!(
         "{} above their callers' median, where {} spread like the other {} reach {}",

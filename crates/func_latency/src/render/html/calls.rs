@@ -7,7 +7,7 @@ use std::io;
 use analyzer::{CallRow, FunctionReport, RowChild, SliceKind, Status};
 use serde::Serialize;
 
-use super::columns::{Columns, zigzag};
+use super::columns::{ByteColumns, zigzag};
 use crate::inside::{CallerKey, TypicalCalls};
 use crate::render::names::{callee_name, caller_name, slice_name};
 use crate::render::{Names, View};
@@ -73,9 +73,9 @@ impl Child {
 }
 
 /// A table of what occurs, in order, and each one's number in it.
-pub(super) struct Numbers<K>(BTreeMap<K, u64>);
+pub(super) struct NumberTable<K>(BTreeMap<K, u64>);
 
-impl<K: Ord> Numbers<K> {
+impl<K: Ord> NumberTable<K> {
     pub(super) fn of(all: impl Iterator<Item = K>) -> Self {
         let mut numbers: BTreeMap<K, u64> = all.map(|key| (key, 0)).collect();
         numbers.values_mut().zip(0..).for_each(|(number, i)| *number = i);
@@ -99,12 +99,12 @@ pub(super) fn pack(
     with_children: &WithChildren,
 ) -> io::Result<(Function, String)> {
     let rows = &function.rows;
-    let threads = Numbers::of(rows.iter().map(|row| row.tid));
-    let callers = Numbers::of(rows.iter().map(|row| (row.caller, row.site)));
-    let causes = Numbers::of(std::iter::once("").chain(rows.iter().map(cause)));
+    let threads = NumberTable::of(rows.iter().map(|row| row.tid));
+    let callers = NumberTable::of(rows.iter().map(|row| (row.caller, row.site)));
+    let causes = NumberTable::of(std::iter::once("").chain(rows.iter().map(cause)));
     let begin = view.report.trace.window.0;
 
-    let mut columns = Columns::new();
+    let mut columns = ByteColumns::new();
     let starts = || rows.iter().map(|row| row.start_ns.0.saturating_sub(begin.0));
     let before = std::iter::once(0).chain(starts());
     columns.put(starts().zip(before).map(|(start, before)| start.saturating_sub(before)))?;
@@ -228,7 +228,7 @@ impl WithChildren {
 
 /// Four columns of children behind one of how many each call has (and one more; 0: they are not in the page).
 fn put_children(
-    columns: &mut Columns,
+    columns: &mut ByteColumns,
     function: &FunctionReport,
     with_children: &WithChildren,
 ) -> io::Result<()> {

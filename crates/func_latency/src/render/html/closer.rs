@@ -12,9 +12,9 @@ use crate::listing::instructions::Listing;
 use crate::listing::lines::Line;
 use crate::listing::{Spent, Whole};
 use crate::render::View;
-use crate::render::annotate::rows::{Code, Row, rows};
+use crate::render::annotate::rows::{AnnotateRow, CodeRow, rows};
 use crate::render::annotate::{self, Groups};
-use crate::render::explain::Part;
+use crate::render::explain::ExplainedGroup;
 use crate::render::ledger::split::{cells, sentence};
 use crate::render::ledger::text::cause;
 use crate::render::ledger::{LedgerView, difference, mean_within};
@@ -30,7 +30,7 @@ pub struct Closer {
     /// What makes the slow calls slow, in words; `None`: there are no slow and typical calls.
     pub asked: Option<String>,
     /// The slow calls against the typical ones, or why there are none.
-    pub part: Result<Part, String>,
+    pub part: Result<ExplainedGroup, String>,
     /// More instructions are told from slower ones.
     pub is_split: bool,
     /// What slow calls, typical ones and all others did at each instruction, and on each line, where lines
@@ -61,14 +61,14 @@ pub(super) struct Lines {
     /// `line` or `instruction`.
     what: &'static str,
     /// Slow calls, typical ones, and all others.
-    groups: Vec<Group>,
+    groups: Vec<CloserGroup>,
     rows: Vec<LineRow>,
     notes: Vec<String>,
 }
 
 /// A group of calls.
 #[derive(Serialize)]
-struct Group {
+struct CloserGroup {
     calls: u64,
     latency_ns: u64,
     self_ns: u64,
@@ -101,7 +101,7 @@ impl Closer {
         (ledger, lines)
     }
 
-    fn ledger(&self, part: &Part) -> Ledger {
+    fn ledger(&self, part: &ExplainedGroup) -> Ledger {
         let mut notes = Vec::new();
         let rows = &part.ledger.comparison.rows;
         if !self.is_split {
@@ -127,7 +127,7 @@ impl Closer {
         Ledger { unknown: None, sentences: self.sentences(part), rows, titles, notes }
     }
 
-    fn sentences(&self, part: &Part) -> Vec<String> {
+    fn sentences(&self, part: &ExplainedGroup) -> Vec<String> {
         let comparison = &part.ledger.comparison;
         let mean = |sum, error, calls| mean_within(sum, error, calls);
         let (sums, errors, calls) = (comparison.sums_ns, comparison.errors_ns, comparison.calls);
@@ -158,7 +158,7 @@ impl Closer {
         listing: &Listing,
         lines: Option<&[Line]>,
     ) -> Lines {
-        let listed = annotate::View {
+        let listed = annotate::AnnotateView {
             names: view.names,
             input: view.input,
             function,
@@ -167,10 +167,10 @@ impl Closer {
             source: None,
             groups: Groups::All,
         };
-        let row = |row: &Row<'_>| match row {
-            Row::Heading(name) => LineRow::text(name.clone()),
-            Row::LeftOut(rows) => LineRow::text(listed.left_out(*rows)),
-            Row::Code(code) => LineRow::of(code),
+        let row = |row: &AnnotateRow<'_>| match row {
+            AnnotateRow::Heading(name) => LineRow::text(name.clone()),
+            AnnotateRow::LeftOut(rows) => LineRow::text(listed.left_out(*rows)),
+            AnnotateRow::Code(code) => LineRow::of(code),
         };
         let mut notes = vec![listed.exactness()];
         if listing.nowhere.iter().any(|spent| spent.inside_ns > 0) {
@@ -184,7 +184,7 @@ impl Closer {
             unknown: None,
             asked: self.asked.clone(),
             what: listed.row_kind(),
-            groups: listing.groups.iter().map(Group::of).collect(),
+            groups: listing.groups.iter().map(CloserGroup::of).collect(),
             rows: rows(&listed).iter().map(row).collect(),
             notes,
         }
@@ -239,7 +239,7 @@ impl Lines {
     }
 }
 
-impl Group {
+impl CloserGroup {
     fn of(whole: &Whole) -> Self {
         let Whole { calls, latency_ns, own_ns, own_error_ns, inside_ns, elsewhere_ns, .. } = *whole;
         Self { calls, latency_ns, self_ns: own_ns, self_error_ns: own_error_ns, inside_ns, elsewhere_ns }
@@ -252,7 +252,7 @@ impl LineRow {
         Self { name, depth: 0, calls: String::new(), of: Vec::new() }
     }
 
-    fn of(code: &Code<'_>) -> Self {
+    fn of(code: &CodeRow<'_>) -> Self {
         let of = |spent: &Spent| (code.is_own.then_some(spent.executions), spent.own_ns, spent.inside_ns);
         Self {
             name: code.name.clone(),

@@ -9,11 +9,11 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 /// Columns that are written one after the other.
-pub(super) struct Columns {
+pub(super) struct ByteColumns {
     packed: ZlibEncoder<Vec<u8>>,
 }
 
-impl Columns {
+impl ByteColumns {
     pub(super) fn new() -> Self {
         Self { packed: ZlibEncoder::new(Vec::new(), Compression::default()) }
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn columns_follow_each_other() {
-        let mut columns = Columns::new();
+        let mut columns = ByteColumns::new();
         columns.put([0, 127, 128, u64::MAX].into_iter()).unwrap();
         columns.put([300].into_iter()).unwrap();
         let packed = BASE64_STANDARD.decode(columns.finish().unwrap()).unwrap();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn long_columns_are_whole() {
-        let mut columns = Columns::new();
+        let mut columns = ByteColumns::new();
         columns.put((0..100_000).map(|_| u64::MAX)).unwrap();
         let packed = BASE64_STANDARD.decode(columns.finish().unwrap()).unwrap();
         let mut bytes = Vec::new();

@@ -9,7 +9,7 @@ use analyzer::{CallRow, Counted, CounterReport, CountersAsked, CycleCount, Funct
 use serde::Serialize;
 
 use super::calls::WithChildren;
-use super::columns::Columns;
+use super::columns::ByteColumns;
 use crate::inside::Inside;
 use crate::render::View;
 
@@ -44,7 +44,7 @@ pub(super) fn pack(
         user: is_known(Metric::Instructions),
         is_filtered: view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some()),
     };
-    let mut columns = Columns::new();
+    let mut columns = ByteColumns::new();
     put_calls(&mut columns, &function.rows, &counters, report.asked)?;
     let of_user = |work: Option<Work>| work.filter(|_| counters.user);
     let children = with_children.children(function);
@@ -58,7 +58,7 @@ pub(super) fn pack(
 /// (one more than there are, and 0 where they are not known), cycles with their error, and the frequency (0:
 /// not known), where some call has them.
 fn put_calls(
-    columns: &mut Columns,
+    columns: &mut ByteColumns,
     rows: &[CallRow],
     counters: &Counters,
     asked: CountersAsked,
@@ -89,7 +89,7 @@ fn put_calls(
 
 /// Columns of instructions, and of cycles with their error, where they are known.
 fn put_work(
-    columns: &mut Columns,
+    columns: &mut ByteColumns,
     all: impl Iterator<Item = Option<Work>> + Clone,
     has_cycles: bool,
 ) -> io::Result<()> {

@@ -70,11 +70,11 @@ struct Meta<'a> {
     coverage: f64,
     only: &'a [String],
     problems: &'a [String],
-    functions: Vec<Function>,
+    functions: Vec<PageFunction>,
 }
 
 #[derive(Serialize)]
-struct Function {
+struct PageFunction {
     #[serde(flatten)]
     calls: calls::Function,
     ways: ways::Ways,
@@ -91,8 +91,8 @@ struct Function {
     lines: Option<closer::Lines>,
 }
 
-/// What the columns of each function are called, in their order in its [`Function`]; the last ones are not
-/// there where counters were not asked for.
+/// Names of the columns of each function, in their order in its [`PageFunction`]; the last ones are not there
+/// where counters were not asked for.
 const COLUMNS: [&str; 4] = ["calls", "ways", "trees", "counters"];
 
 /// Writes the page of a report that has rows with their children; `inside`: what the calls of each of its
@@ -131,7 +131,7 @@ fn write_printable(
         let (counters, of_counters) = counters::pack(view, function, &with_children, inside)?.unzip();
         let (ledger, lines) = closer.get(number).map(|closer| closer.pack(view, function.id)).unzip();
         let (function, of_calls) = calls::pack(view, function, &typical, &with_children)?;
-        functions.push(Function { calls: function, ways, trees, counters, ledger, lines });
+        functions.push(PageFunction { calls: function, ways, trees, counters, ledger, lines });
         packed.push([Some(of_calls), Some(of_ways), Some(of_trees), of_counters]);
     }
     let trace = &view.report.trace;

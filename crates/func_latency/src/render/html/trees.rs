@@ -5,8 +5,8 @@ use std::io;
 use analyzer::{ChildKey, Reason, Status, Wait, Waker};
 use serde::Serialize;
 
-use super::calls::{Child, Numbers};
-use super::columns::Columns;
+use super::calls::{Child, NumberTable};
+use super::columns::ByteColumns;
 use crate::inside::{Inside, PrunedNode, PrunedTree, What};
 use crate::printable::printable;
 use crate::render::View;
@@ -33,9 +33,9 @@ pub(super) fn pack(view: &View<'_>, inside: Option<&Inside>) -> io::Result<(Opti
         What::Calls(key, _) => Some(key),
         What::More(_) => None,
     };
-    let callees: Numbers<ChildKey> = Numbers::of(nodes().filter_map(key));
+    let callees: NumberTable<ChildKey> = NumberTable::of(nodes().filter_map(key));
 
-    let mut columns = Columns::new();
+    let mut columns = ByteColumns::new();
     let rows = inside.trees.keys().map(|row| *row as u64);
     let before = std::iter::once(0).chain(rows.clone());
     columns.put(rows.zip(before).map(|(row, before)| row - before))?;
@@ -73,12 +73,12 @@ fn has_ended(node: &PrunedNode) -> u64 {
 /// CPU was taken away), for what and who ended it; then the number and time of the others. Returns what the
 /// calls waited for, and who woke them.
 fn put_waits<'t>(
-    columns: &mut Columns,
+    columns: &mut ByteColumns,
     trees: impl Iterator<Item = &'t PrunedTree> + Clone,
 ) -> io::Result<(Vec<String>, Vec<String>)> {
     let waits = || trees.clone().flat_map(|tree| &tree.waits.longest);
-    let reasons: Numbers<&Reason> = Numbers::of(waits().map(|wait| &wait.reason));
-    let wakers: Numbers<&Waker> = Numbers::of(waits().filter_map(|wait| wait.waker.as_ref()));
+    let reasons: NumberTable<&Reason> = NumberTable::of(waits().map(|wait| &wait.reason));
+    let wakers: NumberTable<&Waker> = NumberTable::of(waits().filter_map(|wait| wait.waker.as_ref()));
     let since =
         |tree: &'t PrunedTree| tree.waits.longest.iter().map(move |wait: &Wait| wait.from.since(tree.begin));
     let ns = |wait: &Wait| wait.to.since(wait.from) << 1 | u64::from(wait.is_preempted);

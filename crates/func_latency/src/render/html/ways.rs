@@ -9,7 +9,7 @@ use analyzer::{FunctionReport, RowReasons};
 use model::{FunctionId, Tid};
 use serde::Serialize;
 
-use super::columns::Columns;
+use super::columns::ByteColumns;
 use crate::inside::{Inside, Way};
 use crate::printable::printable;
 use crate::render::names::reason_name;
@@ -24,7 +24,7 @@ pub(super) struct Ways {
     /// In words, the most frequent first.  Number 0 is not known, 1 is another one, 2 is the first of these.
     ways: Vec<String>,
     /// Number 0 is not known, 1 is the first of these.
-    chains: Vec<Chain>,
+    chains: Vec<ChainCell>,
     /// Of the threads, in their order; empty where it is not known.
     thread_names: Vec<String>,
     /// What calls waited for off the CPU.
@@ -34,7 +34,7 @@ pub(super) struct Ways {
 }
 
 #[derive(Serialize)]
-struct Chain {
+struct ChainCell {
     /// The number of the chain that is nearer to the call.
     nearer: usize,
     name: String,
@@ -48,14 +48,17 @@ pub(super) fn pack(
 ) -> io::Result<(Ways, String)> {
     let names = view.names;
     let rows = 0..function.rows.len();
-    let mut columns = Columns::new();
+    let mut columns = ByteColumns::new();
     columns.put(rows.clone().map(|row| inside.map_or(0, |inside| number(inside.way(row)))))?;
     columns.put(rows.map(|row| inside.map_or(0, |inside| inside.chain(row) as u64)))?;
     put_reasons(&mut columns, &function.row_reasons, function.rows.len())?;
     let chains = inside.map_or(&[][..], |inside| inside.chains.all());
     let ways = Ways {
         ways: inside.map_or_else(Vec::new, |inside| named_ways(view, function.id, &inside.modes)),
-        chains: chains.iter().map(|c| Chain { nearer: c.nearer, name: around(names, c.function) }).collect(),
+        chains: chains
+            .iter()
+            .map(|c| ChainCell { nearer: c.nearer, name: around(names, c.function) })
+            .collect(),
         thread_names: thread_names(function, inside),
         reasons: function.row_reasons.reasons.iter().map(reason_name).collect(),
         known: inside.is_some(),
@@ -72,7 +75,7 @@ fn number(way: Way) -> u64 {
 }
 
 /// How many each call has, then which, then how long.
-fn put_reasons(columns: &mut Columns, reasons: &RowReasons, rows: usize) -> io::Result<()> {
+fn put_reasons(columns: &mut ByteColumns, reasons: &RowReasons, rows: usize) -> io::Result<()> {
     columns.put((0..rows).map(|row| reasons.of(row).len() as u64))?;
     columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| u64::from(reason.reason)))?;
     columns.put((0..rows).flat_map(|row| reasons.of(row)).map(|reason| reason.split.total_ns()))
@@ -85,7 +88,7 @@ fn thread_names(function: &FunctionReport, inside: Option<&Inside>) -> Vec<Strin
 }
 
 fn named_ways(view: &View<'_>, function: FunctionId, all: &Modes) -> Vec<String> {
-    let view = modes::View { names: view.names, input: view.input, function, modes: all };
+    let view = modes::ModesView { names: view.names, input: view.input, function, modes: all };
     all.modes.iter().take(WAYS_MAX).enumerate().map(|(index, mode)| view.label(index, mode)).collect()
 }
 

@@ -11,11 +11,11 @@ use super::Interval;
 pub const SCHEMA: &str = "func_latency.watch/1";
 
 #[derive(Serialize)]
-struct Document {
+struct IntervalDocument {
     schema: &'static str,
     time_ns: u64,
     interval_ns: u64,
-    functions: Vec<Function>,
+    functions: Vec<IntervalFunction>,
     trace_bytes: u64,
     lost_ns: u64,
     decoded: f64,
@@ -23,18 +23,18 @@ struct Document {
 }
 
 #[derive(Serialize)]
-struct Function {
+struct IntervalFunction {
     name: String,
     object: String,
     calls: u64,
     not_counted: u64,
-    latency_ns: Latency,
+    latency_ns: IntervalLatency,
     off_cpu_ns: Option<u64>,
 }
 
 /// Figures of the calls; all but count and sum are null where there is none.
 #[derive(Serialize)]
-struct Latency {
+struct IntervalLatency {
     count: u64,
     sum: u64,
     min: Option<u64>,
@@ -46,7 +46,7 @@ struct Latency {
     max: Option<u64>,
 }
 
-impl From<&Stats> for Latency {
+impl From<&Stats> for IntervalLatency {
     fn from(stats: &Stats) -> Self {
         let spread = stats.spread.as_ref();
         Self {
@@ -74,16 +74,16 @@ fn not_counted(function: &FunctionReport) -> u64 {
 /// # Errors
 /// What `out` says.
 pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<()> {
-    let function = |(figures, (name, object)): (&FunctionReport, &(String, String))| Function {
+    let function = |(figures, (name, object)): (&FunctionReport, &(String, String))| IntervalFunction {
         name: name.clone(),
         object: object.clone(),
         calls: figures.latency.count,
         not_counted: not_counted(figures),
-        latency_ns: Latency::from(&figures.latency),
+        latency_ns: IntervalLatency::from(&figures.latency),
         off_cpu_ns: figures.off_cpu.as_ref().map(|stats| stats.sum_ns),
     };
     let functions = interval.figures.iter().zip(interval.names).map(function);
-    let document = Document {
+    let document = IntervalDocument {
         schema: SCHEMA,
         time_ns: interval.time_ns,
         interval_ns: interval.interval_ns,

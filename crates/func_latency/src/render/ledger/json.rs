@@ -10,7 +10,7 @@ use super::{Callee, LedgerView};
 
 /// A row.
 #[derive(Serialize)]
-pub struct Entry<'a> {
+pub struct RowJson<'a> {
     name: &'a str,
     kind: &'static str,
     site: Option<&'a str>,
@@ -37,7 +37,7 @@ pub struct Entry<'a> {
 
 /// Where most of the difference arises.
 #[derive(Serialize)]
-pub struct Cause<'a> {
+pub struct CauseJson<'a> {
     /// Index of the row.
     row: usize,
     /// `more_often`, `own` or `several`: what is true of the last callee.
@@ -91,12 +91,12 @@ impl From<LeftOut> for NotCompared {
 
 /// All rows.
 #[must_use]
-pub fn rows(view: &LedgerView) -> Vec<Entry<'_>> {
+pub fn rows(view: &LedgerView) -> Vec<RowJson<'_>> {
     view.comparison.rows.iter().zip(&view.callees).map(|(row, callee)| entry(row, callee)).collect()
 }
 
-fn entry<'a>(row: &Row, callee: &'a Callee) -> Entry<'a> {
-    Entry {
+fn entry<'a>(row: &Row, callee: &'a Callee) -> RowJson<'a> {
+    RowJson {
         name: &callee.name,
         kind: callee.kind,
         site: callee.site.as_deref(),
@@ -120,7 +120,7 @@ fn entry<'a>(row: &Row, callee: &'a Callee) -> Entry<'a> {
 
 /// The cause.
 #[must_use]
-pub fn cause(view: &LedgerView) -> Option<Cause<'_>> {
+pub fn cause(view: &LedgerView) -> Option<CauseJson<'_>> {
     let super::Cause { row, descent, callees, nature } = view.cause.as_ref()?;
     let why = match descent.end {
         End::MoreOften => "more_often",
@@ -129,7 +129,7 @@ pub fn cause(view: &LedgerView) -> Option<Cause<'_>> {
     };
     let path = descent.levels.iter().zip(callees).map(|(level, callee)| on_path(level, callee)).collect();
     let nature = nature.as_ref().map(|nature| split::name(nature.most));
-    Some(Cause { row: *row, why, path, nature })
+    Some(CauseJson { row: *row, why, path, nature })
 }
 
 fn on_path<'a>(level: &Level, callee: &'a Callee) -> OnPath<'a> {

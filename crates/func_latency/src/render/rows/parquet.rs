@@ -58,7 +58,7 @@ pub(super) struct TableWriter {
     columns: Vec<Column>,
     rows: usize,
     /// Takes full row groups to the thread that writes them.
-    groups: SyncSender<Group>,
+    groups: SyncSender<RowGroup>,
     /// Texts that the thread has.
     texts_sent: usize,
     written: JoinHandle<Result<(), ParquetError>>,
@@ -67,7 +67,7 @@ pub(super) struct TableWriter {
 }
 
 /// Rows for the thread.
-struct Group {
+struct RowGroup {
     columns: Vec<Column>,
     /// Texts that are new since the group before.
     texts: Vec<ByteArray>,
@@ -138,7 +138,7 @@ impl TableWriter {
         let new = texts.get(self.texts_sent..).unwrap_or_default();
         self.texts_sent = texts.len();
         let texts = new.iter().map(|text| ByteArray::from(&**text)).collect();
-        self.groups.send(Group { columns, texts }).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.groups.send(RowGroup { columns, texts }).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Writes what is left; returns the file, which is whole and has not taken its place yet.
@@ -166,10 +166,10 @@ fn empty(kinds: &[Kind]) -> Vec<Column> {
 /// Writes row groups as they come, and the end of the file.
 fn write_groups(
     mut writer: SerializedFileWriter<File>,
-    groups: &Receiver<Group>,
+    groups: &Receiver<RowGroup>,
 ) -> Result<(), ParquetError> {
     let mut texts: Vec<ByteArray> = Vec::new();
-    for Group { columns, texts: new } in groups {
+    for RowGroup { columns, texts: new } in groups {
         texts.extend(new);
         let mut group = writer.next_row_group()?;
         for column in columns {

@@ -92,8 +92,8 @@ impl SortedLines {
         self.spill()?;
         let Some(file) = self.spilled else { return Ok(()) };
         let buffer = (self.bound / self.runs.len()).clamp(LEAST_BUFFER, 1 << 20);
-        let readers = self.runs.into_iter().map(|run| Run::new(&file, run, buffer));
-        let mut readers: Vec<Run<'_>> = readers.collect();
+        let readers = self.runs.into_iter().map(|run| SortedRun::new(&file, run, buffer));
+        let mut readers: Vec<SortedRun<'_>> = readers.collect();
         let mut next = BinaryHeap::new();
         for (number, run) in readers.iter_mut().enumerate() {
             next.extend(run.key()?.map(|key| Reverse((key, number))));
@@ -108,9 +108,9 @@ impl SortedLines {
 }
 
 /// A run that is read.
-struct Run<'f>(BufReader<Section<'f>>);
+struct SortedRun<'f>(BufReader<Section<'f>>);
 
-impl<'f> Run<'f> {
+impl<'f> SortedRun<'f> {
     fn new(file: &'f File, place: Range<u64>, buffer: usize) -> Self {
         Self(BufReader::with_capacity(buffer, Section { file, place }))
     }

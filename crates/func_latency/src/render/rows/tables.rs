@@ -35,11 +35,11 @@ pub struct TablesWriter<'n> {
     cells: RowCells<'n>,
     calls: TableWriter,
     /// The other tables, if a directory is written.
-    parts: Option<Parts>,
+    parts: Option<PartTables>,
     failed: Option<io::Error>,
 }
 
-struct Parts {
+struct PartTables {
     children: TableWriter,
     off_cpu: TableWriter,
     gaps: TableWriter,
@@ -84,7 +84,7 @@ impl<'n> TablesWriter<'n> {
             fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;
             TableWriter::create(path, SCHEMA, columns)
         };
-        let parts = Parts {
+        let parts = PartTables {
             children: create("children", &part_columns(&CHILD, origin))?,
             off_cpu: create("off_cpu", &part_columns(&OFF_CPU, origin))?,
             gaps: create("gaps", &columns(&GAP, origin))?,
@@ -100,7 +100,7 @@ impl<'n> TablesWriter<'n> {
     pub fn finish(self) -> Result<()> {
         let Self { cells, calls, parts, failed } = self;
         let texts = cells.texts.all();
-        let parts = parts.map(|Parts { children, off_cpu, gaps }| [children, off_cpu, gaps]);
+        let parts = parts.map(|PartTables { children, off_cpu, gaps }| [children, off_cpu, gaps]);
         // Calls come last: where they are, all is.
         let tables = parts.into_iter().flatten().chain([calls]);
         // None takes its place before all are whole.

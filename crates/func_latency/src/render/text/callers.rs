@@ -20,12 +20,12 @@ const DETAILED: usize = 3;
 const BAR: usize = 20;
 
 /// The calls from one caller: from one site, or from all sites of a function.
-pub(super) struct Group<'a> {
+pub(super) struct CallerGroup<'a> {
     caller: Caller,
     sites: Vec<&'a CallerReport>,
 }
 
-impl Group<'_> {
+impl CallerGroup<'_> {
     pub(super) fn calls(&self) -> u64 {
         self.sites.iter().map(|s| s.latency.count).sum()
     }
@@ -129,25 +129,30 @@ pub(super) fn write(
 }
 
 /// By function, or each site for itself; longest first.
-pub(super) fn groups(callers: &[CallerReport], unfold: bool) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = if unfold {
-        callers.iter().map(|c| Group { caller: c.caller, sites: vec![c] }).collect()
+pub(super) fn groups(callers: &[CallerReport], unfold: bool) -> Vec<CallerGroup<'_>> {
+    let mut groups: Vec<CallerGroup<'_>> = if unfold {
+        callers.iter().map(|c| CallerGroup { caller: c.caller, sites: vec![c] }).collect()
     } else {
         let mut by_caller: BTreeMap<Caller, Vec<&CallerReport>> = BTreeMap::new();
         for caller in callers {
             by_caller.entry(caller.caller).or_default().push(caller);
         }
-        by_caller.into_iter().map(|(caller, sites)| Group { caller, sites }).collect()
+        by_caller.into_iter().map(|(caller, sites)| CallerGroup { caller, sites }).collect()
     };
     groups.sort_by_key(|g| std::cmp::Reverse(g.sum_ns()));
     groups
 }
 
 /// Writes the table and returns the number of its rows.
-fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usize) -> io::Result<usize> {
+fn table(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    groups: &[CallerGroup<'_>],
+    width: usize,
+) -> io::Result<usize> {
     let off_cpu = view.report.trace.no_off_cpu.is_none();
-    let whole = groups.iter().map(Group::sum_ns).fold(0, u64::saturating_add);
-    let most = groups.iter().map(Group::sum_ns).max().unwrap_or(0);
+    let whole = groups.iter().map(CallerGroup::sum_ns).fold(0, u64::saturating_add);
+    let most = groups.iter().map(CallerGroup::sum_ns).max().unwrap_or(0);
     let mut titles = vec![("called from", Align::Left), ("average", Align::Right), ("count", Align::Right)];
     if off_cpu {
         titles.extend([("off-CPU avg", Align::Right), ("CPU %", Align::Right)]);
@@ -158,7 +163,7 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
     }
     titles.extend([("total", Align::Right), ("share %", Align::Right), ("of the total", Align::Bar)]);
     let mut table = Table::new(&titles);
-    let (groups, left_out) = view.table_rows.split(groups, Group::sum_ns, whole);
+    let (groups, left_out) = view.table_rows.split(groups, CallerGroup::sum_ns, whole);
     for group in groups {
         let mut cells = vec![group.title(view), group.average(), grouped(group.calls())];
         cells.extend(group.off_cpu_average());
@@ -179,7 +184,7 @@ fn table(out: &mut dyn Write, view: &View<'_>, groups: &[Group<'_>], width: usiz
 fn section(
     out: &mut dyn Write,
     view: &View<'_>,
-    group: &Group<'_>,
+    group: &CallerGroup<'_>,
     name: &str,
     width: usize,
 ) -> io::Result<()> {
@@ -220,7 +225,7 @@ fn section(
 }
 
 /// Percentiles of several sets cannot be had from the percentiles of each: these figures can.
-fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &Group<'_>) -> io::Result<()> {
+fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &CallerGroup<'_>) -> io::Result<()> {
     // The least (most) of all is that of one of the sites, and so are its bounds.
     let least = |of: fn(&CallerReport) -> Option<u64>| sites.iter().filter_map(|s| of(s)).min().unwrap_or(0);
     let most = |of: fn(&CallerReport) -> Option<u64>| sites.iter().filter_map(|s| of(s)).max().unwrap_or(0);

@@ -23,19 +23,19 @@ const COLUMNS: [Metric; 7] = [
 ];
 
 /// A row of the table.
-struct Line {
+struct CounterLine {
     name: &'static str,
     least_calls: u64,
     of: fn(&CountSpread) -> Figure,
     ns: fn(&analyzer::Spread) -> u64,
 }
 
-const LINES: [Line; 5] = [
-    Line { name: "min", least_calls: 1, of: |s| s.min, ns: |s| s.min_ns },
-    Line { name: "p50", least_calls: 1, of: |s| s.p50, ns: |s| s.p50_ns },
-    Line { name: "p90", least_calls: P90.least_calls, of: |s| s.p90, ns: |s| s.p90_ns },
-    Line { name: "p99", least_calls: P99.least_calls, of: |s| s.p99, ns: |s| s.p99_ns },
-    Line { name: "max", least_calls: 1, of: |s| s.max, ns: |s| s.max_ns },
+const LINES: [CounterLine; 5] = [
+    CounterLine { name: "min", least_calls: 1, of: |s| s.min, ns: |s| s.min_ns },
+    CounterLine { name: "p50", least_calls: 1, of: |s| s.p50, ns: |s| s.p50_ns },
+    CounterLine { name: "p90", least_calls: P90.least_calls, of: |s| s.p90, ns: |s| s.p90_ns },
+    CounterLine { name: "p99", least_calls: P99.least_calls, of: |s| s.p99, ns: |s| s.p99_ns },
+    CounterLine { name: "max", least_calls: 1, of: |s| s.max, ns: |s| s.max_ns },
 ];
 
 /// Writes the figures of what the calls executed, if that was asked for.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use analyzer::{CallCounts, FunctionReport};
 use model::NoTimes;
 
-use super::callers::{self, Group};
+use super::callers::{self, CallerGroup};
 use super::children::{self, Folded};
 use super::{counters, function, rule};
 use crate::render::View;
@@ -51,9 +51,9 @@ pub(super) fn write(
         writeln!(out, "Callers of [{name}]")?;
         let mut groups = callers::groups(&function.callers, view.unfold);
         groups.sort_by_key(|group| Reverse(group.calls()));
-        let whole = groups.iter().map(Group::calls).fold(0, u64::saturating_add);
+        let whole = groups.iter().map(CallerGroup::calls).fold(0, u64::saturating_add);
         let mut table = Table::new(&[("called from", Align::Left), ("count", Align::Right)]);
-        let (groups, left_out) = view.table_rows.split(&groups, Group::calls, whole);
+        let (groups, left_out) = view.table_rows.split(&groups, CallerGroup::calls, whole);
         for group in groups {
             table.row_with_notes(vec![group.title(view), grouped(group.calls())], &group.notes(view));
         }

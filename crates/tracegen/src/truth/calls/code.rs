@@ -44,7 +44,7 @@ pub(super) struct Function {
 }
 
 #[derive(Clone, Debug)]
-struct Mapping {
+struct CodeMapping {
     addresses: Range<u64>,
     file_offset: u64,
     object: usize,
@@ -91,7 +91,7 @@ impl<T: Copy> Cache<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     /// By time.
-    mappings: Vec<Mapping>,
+    mappings: Vec<CodeMapping>,
     /// Those of them that are there by now.
     mapped: usize,
     /// A mapping takes the place of an older one.
@@ -123,16 +123,16 @@ impl Code {
             return_cache: Cache::new(Avma(0)),
         };
         let mut known: HashMap<String, Option<usize>> = HashMap::new();
-        for MappedFile { addresses, file_offset, path, since } in maps {
+        for MappingRecord { addresses, file_offset, path, since } in maps {
             let object = *known.entry(path).or_insert_with_key(|path| {
                 code.objects.push(Object::load(path)?);
                 Some(code.objects.len() - 1)
             });
             let Some(object) = object else { continue };
             let overlaps =
-                |m: &Mapping| m.addresses.start < addresses.end && addresses.start < m.addresses.end;
+                |m: &CodeMapping| m.addresses.start < addresses.end && addresses.start < m.addresses.end;
             code.is_replaced |= code.mappings.iter().any(overlaps);
-            code.mappings.push(Mapping { addresses, file_offset, object, since });
+            code.mappings.push(CodeMapping { addresses, file_offset, object, since });
         }
         code.mapped = code.mappings.len();
         Ok(code)
@@ -147,7 +147,7 @@ impl Code {
         let file_offset = object.offset_of_address(text).ok_or_else(no_kernel)?;
         let addresses = start.0..start.0.saturating_add(TEXT_MAX);
         self.objects.push(object);
-        let mapping = Mapping { addresses, file_offset, object: self.objects.len() - 1, since: Ns(0) };
+        let mapping = CodeMapping { addresses, file_offset, object: self.objects.len() - 1, since: Ns(0) };
         self.mappings.insert(0, mapping);
         self.mapped += 1;
         Ok(())
@@ -326,7 +326,7 @@ impl Code {
             }
         };
         let offset = self.objects[object].offset_of_address(address);
-        let mapped = |m: &Mapping| {
+        let mapped = |m: &CodeMapping| {
             let inside = offset?.checked_sub(m.file_offset)?;
             let ip = m.addresses.start + inside;
             (m.object == object && ip < m.addresses.end).then_some(Avma(ip))
@@ -340,7 +340,7 @@ impl Code {
 }
 
 /// An MMAP2 record.
-struct MappedFile {
+struct MappingRecord {
     addresses: Range<u64>,
     file_offset: u64,
     path: String,
@@ -349,7 +349,7 @@ struct MappedFile {
 
 /// Every MMAP2 record, and the threads of FORK records and of those of exec, but for those whose events were
 /// opened later; `None` if this is no perf.data file.
-fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
+fn records(data: &[u8]) -> Option<(Vec<MappingRecord>, HashSet<Tid>)> {
     const COMM: u32 = 3;
     const FORK: u32 = 7;
     const MMAP2: u32 = 10;
@@ -373,7 +373,7 @@ fn records(data: &[u8]) -> Option<(Vec<MappedFile>, HashSet<Tid>)> {
             let start = u64_at(record, 16)?;
             let name = record.get(72..)?.split(|&b| b == 0).next()?;
             let end = start.checked_add(u64_at(record, 24)?)?;
-            maps.push(MappedFile {
+            maps.push(MappingRecord {
                 addresses: start..end,
                 file_offset: u64_at(record, 32)?,
                 path: String::from_utf8_lossy(name).into_owned(),

@@ -19,7 +19,7 @@ pub(super) struct Symbol {
 
 /// A loaded stretch of the file.
 #[derive(Clone, Debug)]
-struct Segment {
+struct LoadedSegment {
     file: Range<u64>,
     /// Linked address of its first byte.
     address: u64,
@@ -30,7 +30,7 @@ struct Segment {
 pub(super) struct Object {
     pub(super) path: String,
     bytes: Vec<u8>,
-    segments: Vec<Segment>,
+    segments: Vec<LoadedSegment>,
     /// By address, one for each.
     symbols: Vec<Symbol>,
     /// Address of each name, aliases too.
@@ -52,7 +52,7 @@ impl Object {
             .segments()
             .map(|s| {
                 let (offset, len) = s.file_range();
-                Segment { file: offset..offset.saturating_add(len), address: s.address() }
+                LoadedSegment { file: offset..offset.saturating_add(len), address: s.address() }
             })
             .collect();
         let plt = elf
@@ -110,7 +110,7 @@ impl Object {
     }
 
     pub(super) fn offset_of_address(&self, address: u64) -> Option<u64> {
-        let inside = |s: &&Segment| {
+        let inside = |s: &&LoadedSegment| {
             address >= s.address && address - s.address < s.file.end.saturating_sub(s.file.start)
         };
         let segment = self.segments.iter().find(inside)?;

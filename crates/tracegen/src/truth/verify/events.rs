@@ -25,7 +25,7 @@ pub struct EventVerifier<'a> {
     truth: &'a File,
     functions: Option<&'a dyn FunctionLookup>,
     kernel: KernelText,
-    threads: BTreeMap<Tid, Thread<'a>>,
+    threads: BTreeMap<Tid, ThreadEvents<'a>>,
     wants_counters: bool,
     verdict: Verdict,
 }
@@ -141,7 +141,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-struct Thread<'a> {
+struct ThreadEvents<'a> {
     expected: std::iter::Peekable<Shown<'a>>,
     verdict: ThreadVerdict,
     last: EventTime,
@@ -164,7 +164,7 @@ impl<'a> EventVerifier<'a> {
             .threads()
             .iter()
             .map(|t| {
-                let thread = Thread {
+                let thread = ThreadEvents {
                     expected: Shown::new(truth.events(t), kernel).peekable(),
                     verdict: ThreadVerdict { tid: t.tid, ..ThreadVerdict::default() },
                     last: EventTime::default(),
@@ -241,7 +241,7 @@ impl EventSink for EventVerifier<'_> {
     }
 }
 
-impl Thread<'_> {
+impl ThreadEvents<'_> {
     fn check(
         &mut self,
         truth: &File,

@@ -76,7 +76,7 @@ impl fmt::Display for Agreement {
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct ScriptLine<'a> {
     tid: Tid,
     ns: u64,
     flags: Shape,
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> ScriptLine<'a> {
     /// `TID SECONDS.NANOSECONDS: FLAGS.. FROM => TO`
     fn parse(text: &'a str) -> Option<Self> {
         let (left, right) = text.split_once("=>")?;
@@ -149,7 +149,7 @@ impl<'a> Line<'a> {
     }
 }
 
-struct Thread<'a> {
+struct ScriptThread<'a> {
     expected: Peekable<Box<dyn Iterator<Item = Event> + 'a>>,
     differs: bool,
     matched: u64,
@@ -166,9 +166,9 @@ fn is_printed(event: &Event, which: Branches) -> bool {
     !event.is_lost() && !only_in_truth
 }
 
-fn thread(events: Events<'_>, which: Branches) -> Thread<'_> {
+fn thread(events: Events<'_>, which: Branches) -> ScriptThread<'_> {
     let printed: Box<dyn Iterator<Item = Event>> = Box::new(events.filter(move |e| is_printed(e, which)));
-    Thread { expected: printed.peekable(), differs: false, matched: 0, last_ns: 0 }
+    ScriptThread { expected: printed.peekable(), differs: false, matched: 0, last_ns: 0 }
 }
 
 /// Reads perf's text and compares.
@@ -176,7 +176,7 @@ fn thread(events: Events<'_>, which: Branches) -> Thread<'_> {
 /// # Errors
 /// Whatever `script` says.
 pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::Result<Agreement> {
-    let mut threads: BTreeMap<Tid, Thread<'_>> =
+    let mut threads: BTreeMap<Tid, ScriptThread<'_>> =
         truth.threads().iter().map(|t| (t.tid, thread(truth.events(t), which))).collect();
     let mut result = Agreement::default();
     let mut text = String::new();
@@ -187,7 +187,7 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
         }
         if text.contains("instruction trace error") {
             result.error_lines += 1;
-        } else if let Some(line) = Line::parse(&text) {
+        } else if let Some(line) = ScriptLine::parse(&text) {
             result.lines += 1;
             let owner = owner(truth, &mut threads, &line);
             result.late += u64::from(owner != line.tid);
@@ -213,9 +213,10 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
 /// is later than the switch-in record, it prints them with the number of the thread that follows, mostly 0.
 /// So a line of a thread that is not in the truth, and an end of tracing that its thread does not have, is of
 /// the thread whose next event it is.
-fn owner(truth: &File, threads: &mut BTreeMap<Tid, Thread<'_>>, line: &Line<'_>) -> Tid {
-    let is_next =
-        |thread: &mut Thread<'_>| thread.expected.peek().filter(|e| line.is(e)).map(|e| truth.ns(e.tsc).0);
+fn owner(truth: &File, threads: &mut BTreeMap<Tid, ScriptThread<'_>>, line: &ScriptLine<'_>) -> Tid {
+    let is_next = |thread: &mut ScriptThread<'_>| {
+        thread.expected.peek().filter(|e| line.is(e)).map(|e| truth.ns(e.tsc).0)
+    };
     if threads.get_mut(&line.tid).is_some_and(|thread| line.flags != Shape::End || is_next(thread).is_some())
     {
         return line.tid;
@@ -224,7 +225,7 @@ fn owner(truth: &File, threads: &mut BTreeMap<Tid, Thread<'_>>, line: &Line<'_>)
     late.min_by_key(|(_, ns)| ns.abs_diff(line.ns)).map_or(line.tid, |(tid, _)| tid)
 }
 
-fn check(truth: &File, thread: &mut Thread<'_>, line: &Line<'_>, result: &mut Agreement) {
+fn check(truth: &File, thread: &mut ScriptThread<'_>, line: &ScriptLine<'_>, result: &mut Agreement) {
     if thread.differs {
         return;
     }
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn lines_of_perf_script() {
         let check = |text, expect: Option<(i32, u64, Shape, u64, u64)>| {
-            let line = Line::parse(text).map(|l| (l.tid.0, l.ns, l.flags, l.from.0, l.to.0));
+            let line = ScriptLine::parse(text).map(|l| (l.tid.0, l.ns, l.flags, l.from.0, l.to.0));
             assert_eq!(line, expect, "{text}");
         };
         check(
