@@ -148,7 +148,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
             if is_far(session) {
                 self.appears(session, to, false);
             } else {
-                self.runs(to.function, true);
+                self.run_code_of(to.function, true);
             }
         }
     }
@@ -169,7 +169,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
                 }
                 self.close_to(session, caller + 1, Status::Complete);
             }
-            None => self.runs(to.function, false),
+            None => self.run_code_of(to.function, false),
         }
     }
 

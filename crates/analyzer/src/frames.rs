@@ -55,8 +55,9 @@ pub(crate) trait Frames<'a> {
     fn push(&mut self, session: &mut Session<'a>, frame: Frame, entry: bool);
     /// Ends the frame on top, now, or when it left the IP filter for good.
     fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool);
-    /// The frame on top goes on in the middle of another function; `may_return`: or that in an older frame.
-    fn runs(&mut self, function: FunctionId, may_return: bool);
+    /// Continues the frame on top in the middle of another function; `may_return`: unless that is an older
+    /// frame's return.
+    fn run_code_of(&mut self, function: FunctionId, may_return: bool);
     /// Control has landed in one of these frames, innermost first; `is_guess`: or in none of them.
     fn land_in(&mut self, session: &mut Session<'a>, candidates: Vec<usize>, is_guess: bool);
     /// Control is at a place that no open frame explains; `may_go_on`: they may be open still.

@@ -70,7 +70,7 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
     pub(crate) fn put_at(&mut self, session: &mut Session<'a>, to: Target) {
         let is_there = self.top().is_some_and(|top| top.function == to.function);
         if !is_there && !self.landing(session, to) {
-            self.runs(to.function, false);
+            self.run_code_of(to.function, false);
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         if self.thread.stack.len() >= DEPTH_MAX {
             session.limits.capped_stacks += 1;
             self.thread.cut_all(session, CutCause::StackTooDeep);
-            self.thread.kernel.has_no_frames_below();
+            self.thread.kernel.forget_frames_below();
             (self.level.floor, frame.chain) = (0, 0);
         }
         let is_base = self.depth() == 0;
@@ -195,9 +195,9 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         }
     }
 
-    fn runs(&mut self, function: FunctionId, _: bool) {
+    fn run_code_of(&mut self, function: FunctionId, _: bool) {
         if self.depth() > 0 {
-            self.thread.stack.runs(function);
+            self.thread.stack.run_code_of(function);
         }
     }
 

@@ -60,7 +60,7 @@ impl KernelPart {
     }
 
     /// All frames have ended.
-    pub(crate) fn has_no_frames_below(&mut self) {
+    pub(crate) fn forget_frames_below(&mut self) {
         self.levels.iter_mut().for_each(|level| level.floor = 0);
     }
 }

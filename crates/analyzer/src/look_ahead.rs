@@ -29,7 +29,7 @@ impl<'a> Thread<'a> {
                 if is_guess {
                     self.guess(session, 0);
                 }
-                self.may_have_left_all(only + 1);
+                self.doubt_all_but(only + 1);
                 self.close_to(session, only + 1, Status::Unwound);
             }
             _ => {
@@ -111,7 +111,7 @@ impl<'a> Thread<'a> {
             }
             // Where the function is open more than once an older call of it may have been made from the same
             // place.
-            self.may_have_left_all(landed + 1);
+            self.doubt_all_but(landed + 1);
             self.close_to(session, landed + 1, Status::Unwound);
             let is_unsettled = !undecided.is_guess && undecided.verdict() == LandingVerdict::Wait;
             if is_unsettled {

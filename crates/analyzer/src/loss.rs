@@ -47,7 +47,7 @@ impl LossLedger {
     }
 
     /// A gap has cut a call that is reported.
-    pub(crate) fn has_cut(&mut self, tid: Tid, cut: Cut) {
+    pub(crate) fn add_cut(&mut self, tid: Tid, cut: Cut) {
         if let CutCause::Gap(cause) = cut.cause
             && let Some(sum) = self.sums.get_mut(&(Some(tid), cut.cpu, key(cause)))
         {
@@ -222,8 +222,8 @@ mod tests {
         for (tid, cpu, from, cause) in gaps {
             ledger.add(Tid(tid), cpu, &gap(from, cause), if tid > 0 { 5 } else { 0 });
         }
-        ledger.has_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
-        ledger.has_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
+        ledger.add_cut(Tid(2), Cut { cause: CutCause::Gap(missing(2)), cpu: Some(Cpu(0)) });
+        ledger.add_cut(Tid(2), Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(0)) });
         let loss = ledger.finish(vec![thread(1, 20), thread(2, 15)]);
         assert_eq!((loss.overflows, loss.truncated, loss.errors, loss.lost_ns), (3, 0, 6, 35));
         assert_eq!(loss.coverage, 0.825);

@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
             }
         }
         if let Some(cut) = row.cut_by.filter(|_| is_reported) {
-            self.loss.has_cut(row.tid, cut);
+            self.loss.add_cut(row.tid, cut);
         }
         match (&mut self.trees, tree) {
             (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),

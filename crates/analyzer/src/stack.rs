@@ -199,7 +199,7 @@ impl Stack {
     }
 
     /// The frame on top goes on in the middle of another function.
-    pub(crate) fn runs(&mut self, function: FunctionId) {
+    pub(crate) fn run_code_of(&mut self, function: FunctionId) {
         if let Some(top) = self.len().checked_sub(1)
             && !self.has_code_of(top, function)
         {

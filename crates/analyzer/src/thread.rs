@@ -205,13 +205,13 @@ impl<'a> Thread<'a> {
         event: &TraceEvent,
         counters: Option<&Counters>,
     ) {
-        // After its death there is nothing of a thread, even where the estimate is before the next one's
-        // birth.
+        // A thread number is used again: an event that cannot be before the death is of the next thread, even
+        // where the event's estimate is before that thread's birth.
         while let Some((&(died, reborn), later)) = self.window.dead.split_first()
             && (event.time().point >= reborn || event.time().lo > died)
         {
             self.window.dead = later;
-            self.is_reborn(session, died, reborn);
+            self.begin_new_life(session, died, reborn);
         }
         if event.is_in_kernel() {
             return self.kernel_code(session, space, event, counters);
@@ -349,7 +349,7 @@ impl<'a> Thread<'a> {
         self.decide_rest(session);
         self.finish_in_kernel(session, end);
         for &(died, reborn) in std::mem::take(&mut self.window.dead) {
-            self.window.was_dead(died, reborn);
+            self.window.pass_death(died, reborn);
         }
         self.window.seen(self.now.point);
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
@@ -363,13 +363,13 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The thread has died, and what comes now is another one with the same number.
-    fn is_reborn(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
+    /// Ends the frames of a thread that has died: the next event is of another thread with the same number.
+    fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
         self.decide_rest(session);
         self.kernel.forget();
         self.off_cpu.leave_kernel();
         self.close_to(session, 0, Status::OpenEnd);
-        self.window.was_dead(died, reborn);
+        self.window.pass_death(died, reborn);
         let control = &mut self.control;
         (control.left, control.away, control.interrupted_at) = (None, None, None);
         control.base_known = true;
@@ -414,16 +414,17 @@ impl<'a> Thread<'a> {
         self.close_to(session, 0, Status::Cut);
     }
 
-    /// Control is in one of the outermost `open` frames, or as well in one that is older than what was seen.
-    pub(crate) fn may_have_left_all(&mut self, open: usize) {
+    /// Doubts the frames after the outermost `open` ones: control is in one of these, or in a frame that is
+    /// older than the recording.
+    pub(crate) fn doubt_all_but(&mut self, open: usize) {
         if !self.control.base_known {
             self.certainty.land(&mut self.stack, open);
         }
     }
 
-    /// What the frame on top called has returned to it, or it returns where it must.
+    /// Proves that the frame on top is open: what it called has returned to it, or it returns where it must.
     #[inline]
-    fn is_proved(&mut self) {
+    fn prove_top(&mut self) {
         if let Some(base) = self.top_base()
             && !self.certainty.is_of(base)
         {
@@ -433,7 +434,7 @@ impl<'a> Thread<'a> {
 
     /// The call of missing code that the frame on top made has returned: no call was made in the place of the
     /// innermost one that matters, for that would be open.
-    fn was_not_left(&mut self, session: &Session<'a>) {
+    fn forget_calls_made_instead(&mut self, session: &Session<'a>) {
         if !session.around.has_ip_filter
             && let Some(innermost) = self.stack.activations.last_mut()
         {
@@ -441,14 +442,14 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// All that the end of the frame on top can matter to is the call that it is a child of, and that needs
-    /// no counters: nearly always.
+    /// The end of the frame on top changes nothing but the children of the call below, which needs no
+    /// counters: the usual case.
     #[inline]
     fn is_plain_end(&self) -> bool {
         !self.counting.is_on() && self.is_end_of_child()
     }
 
-    /// All that the end of the frame on top can matter to is the call that it is a child of.
+    /// The end of the frame on top changes nothing but the children of the call below.
     #[inline]
     fn is_end_of_child(&self) -> bool {
         let Some(top @ 1..) = self.stack.len().checked_sub(1) else { return false };
@@ -575,10 +576,10 @@ impl<'a> Frames<'a> for Thread<'a> {
         }
     }
 
-    fn runs(&mut self, function: FunctionId, may_return: bool) {
-        self.stack.runs(function);
+    fn run_code_of(&mut self, function: FunctionId, may_return: bool) {
+        self.stack.run_code_of(function);
         if may_return {
-            self.may_have_left_all(self.stack.len());
+            self.doubt_all_but(self.stack.len());
         }
     }
 
@@ -590,7 +591,7 @@ impl<'a> Frames<'a> for Thread<'a> {
     /// be a frame that is older than the recording, unless the program is known to switch stacks.
     fn appears(&mut self, session: &mut Session<'a>, to: Target, may_go_on: bool) {
         if may_go_on {
-            self.may_have_left_all(self.stack.len());
+            self.doubt_all_but(self.stack.len());
             return self.found(session, to);
         }
         self.notice(session, Notice::ContradictsChoice);
@@ -626,7 +627,7 @@ impl<'a> Frames<'a> for Thread<'a> {
     #[inline(always)]
     fn returns_to(&mut self, session: &mut Session<'a>, to: Avma, in_sight: bool) {
         if self.stack.last().is_some_and(|top| top.ret.is(to)) {
-            self.is_proved();
+            self.prove_top();
         }
         self.name_hidden_caller(session, to);
         if !in_sight {
@@ -644,8 +645,8 @@ impl<'a> Frames<'a> for Thread<'a> {
         match what {
             Notice::Doubt { from } => self.stack.doubt(from..self.stack.len()),
             Notice::IsProved => {
-                self.is_proved();
-                self.was_not_left(session);
+                self.prove_top();
+                self.forget_calls_made_instead(session);
             }
             Notice::ReturnedInDoubt if self.stack.is_empty() => self.certainty.lose(),
             // If one may have ended before, so may the others.
@@ -672,9 +673,9 @@ impl<'a> Frames<'a> for Thread<'a> {
                 if starts {
                     self.off_cpu.start(self.now);
                 }
-                self.window.is_in_filter(self.now.point);
+                self.window.enter_filter(self.now.point);
             }
-            Notice::GoesOut => self.window.leaves_filter(self.now.point),
+            Notice::GoesOut => self.window.leave_filter(self.now.point),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
     fn transfer(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
         match transfer {
             Transfer::Branch { kind, from, to } => {
-                self.is_inside(session);
+                self.come_back(session);
                 match kind {
                     BranchKind::Call | BranchKind::IndirectCall => self.call(session, from, to),
                     BranchKind::Return => self.ret(session, from, to),
@@ -33,9 +33,9 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
         }
     }
 
-    /// Control is in traced code, though nothing said that it came back.
+    /// Notes that control is in traced code again, which no event of its own has said.
     #[inline]
-    fn is_inside(&mut self, session: &mut Session<'a>) {
+    fn come_back(&mut self, session: &mut Session<'a>) {
         if self.control().left.is_some() {
             let control = self.control_mut();
             (control.left, control.away) = (None, None);
@@ -46,7 +46,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
     /// Tracing stops.
     #[inline(never)]
     fn end(&mut self, session: &mut Session<'a>, kind: EndKind, from: Site, to: Option<Avma>) {
-        self.is_inside(session);
+        self.come_back(session);
         if !session.around.has_ip_filter
             && let (EndKind::Branch(kind), Some(ip)) = (kind, to)
             && self.leaves_for_missing(session, kind, from, ip)

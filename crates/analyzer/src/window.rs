@@ -96,12 +96,12 @@ impl<'a> ThreadWindow<'a> {
     /// where it was.
     pub(crate) fn add_outside(&mut self, first: Ns, outside_ns: u64, last: Ns) {
         let was_outside = matches!(self.outside, Some((Some(_), _)));
-        self.is_in_filter(first);
+        self.enter_filter(first);
         if let Some((_, ns)) = &mut self.outside {
             *ns += outside_ns;
         }
         if was_outside {
-            self.leaves_filter(last);
+            self.leave_filter(last);
         }
     }
 
@@ -112,14 +112,14 @@ impl<'a> ThreadWindow<'a> {
     }
 
     /// Control leaves the IP filter's ranges.
-    pub(crate) fn leaves_filter(&mut self, time: Ns) {
+    pub(crate) fn leave_filter(&mut self, time: Ns) {
         if let Some((since, _)) = &mut self.outside {
             *since = Some(time);
         }
     }
 
     /// Control is inside the IP filter's ranges.
-    pub(crate) fn is_in_filter(&mut self, time: Ns) {
+    pub(crate) fn enter_filter(&mut self, time: Ns) {
         if let Some((since, outside_ns)) = &mut self.outside
             && let Some(since) = since.take()
         {
@@ -128,31 +128,31 @@ impl<'a> ThreadWindow<'a> {
     }
 
     /// The thread died, and another one has its number from `reborn` on.
-    pub(crate) fn was_dead(&mut self, died: Ns, reborn: Ns) {
+    pub(crate) fn pass_death(&mut self, died: Ns, reborn: Ns) {
         let died = died.max(self.counted_until);
-        self.is_in_filter(died);
+        self.enter_filter(died);
         self.observed_ns += died.since(self.counted_until);
         self.dead_ns += reborn.since(died);
         self.counted_until = self.counted_until.max(reborn);
-        self.leaves_filter(reborn);
+        self.leave_filter(reborn);
     }
 
     /// Returns how much of the gap was not lost already.
     pub(crate) fn gap(&mut self, gap: &Gap) -> u64 {
         let from = gap.from.point.max(self.counted_until);
         let to = gap.to.point;
-        self.is_in_filter(from);
+        self.enter_filter(from);
         self.observed_ns += from.since(self.counted_until);
         let lost_ns = to.since(from);
         self.lost_ns += lost_ns;
         self.counted_until = self.counted_until.max(to);
-        self.leaves_filter(to); // what ran in between is not known
+        self.leave_filter(to); // what ran in between is not known
         self.seen(to);
         lost_ns
     }
 
     pub(crate) fn finish(mut self, tid: Tid) -> ThreadLoss {
-        self.is_in_filter(self.end);
+        self.enter_filter(self.end);
         ThreadLoss {
             tid,
             window_ns: self.end.since(self.start).saturating_sub(self.dead_ns),
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn time_outside_the_filter_is_observed_and_apart_from_what_is_lost() {
         let mut window = ThreadWindow::new(None, (Ns(0), Ns(1000)), true);
-        window.is_in_filter(Ns(100)); // outside until here
-        window.is_in_filter(Ns(150));
-        window.leaves_filter(Ns(200));
+        window.enter_filter(Ns(100)); // outside until here
+        window.enter_filter(Ns(150));
+        window.leave_filter(Ns(200));
         window.gap(&gap(260, 300)); // 60 outside before it
         window.gap(&gap(290, 320));
-        window.is_in_filter(Ns(330)); // 10 after it
-        window.leaves_filter(Ns(900)); // 100 to the end
+        window.enter_filter(Ns(330)); // 10 after it
+        window.leave_filter(Ns(900)); // 100 to the end
         let thread = window.finish(Tid(1));
         assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 940, 60));
         assert_eq!(thread.outside_ns, Some(270));

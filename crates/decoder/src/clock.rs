@@ -55,15 +55,14 @@ impl Slot {
     }
 }
 
-/// What time it is as far as that is known without what follows: not earlier than `lo`, and most likely at
-/// `point`.
+/// The time at the current packet, by the packets so far: not earlier than `lo`, most likely `point`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) lo: Tsc,
     pub(crate) point: Tsc,
 }
 
-/// Up to fewer cycles after the anchor with this number.
+/// Where something ends: less than `cycles` after the anchor with this number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasts {
     anchors: u32,

@@ -84,7 +84,7 @@ struct Flow<'a, W> {
     next_truncation: usize,
     /// After this offset nothing is read but the next segment's PSB+.
     stop: AuxOffset,
-    /// Reading went on at the end already.
+    /// At the end the next PSB was searched already.
     sought_end: bool,
     /// The last MODE.Exec: 64-bit code.
     long_mode: bool,
@@ -95,7 +95,7 @@ struct Flow<'a, W> {
     walk: Walk<'a, W>,
     state: State,
     last_ip: LastIp,
-    /// The last ones of these bits may wait for a TIP: see [`deferred`].
+    /// Bits of which the last ones may wait for a TIP: see [`deferred`].
     waiting: Tnt,
     /// The last TNT, if nothing came that forces out the TIPs that waited for it.
     last_tnt: Tnt,
@@ -106,13 +106,13 @@ struct Flow<'a, W> {
     stay: Option<guest::Stay>,
     errata: Errata,
     last: LastFlow,
-    /// Inside PSB+: the address of its FUP.
+    /// Inside of a PSB+: the address of its FUP, if that came. `None`: outside of a PSB+.
     psb: Option<Option<Avma>>,
     /// The step from the last flow packet to the PSB, if that has a time.
     psb_step: Option<Step>,
-    /// Until then it has been said of each thread where its run is doubtful.
+    /// Up to this time doubtful runs of threads were reported.
     doubted: Ns,
-    /// In the next segment's PSB+.
+    /// Reads the next segment's PSB+, for the clock alone.
     tail: bool,
     away: kernel::Away,
     /// How often kernel code contradicted the trace.

@@ -33,7 +33,7 @@ impl Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPart {
     /// The thread.
-    pub whose: Running,
+    pub running: Running,
     /// Since when; `None`: since the loss began.
     pub from: Option<Ns>,
     /// Until when, if it left before the loss ended.
@@ -43,8 +43,8 @@ pub struct LostPart {
 impl LostPart {
     /// All of the loss is one thread's.
     #[must_use]
-    pub fn all_of(whose: Running) -> Self {
-        Self { whose, from: None, not_after: None }
+    pub fn all_of(running: Running) -> Self {
+        Self { running, from: None, not_after: None }
     }
 }
 
@@ -174,13 +174,13 @@ impl<'a> Owner<'a> {
         let mut parts = vec![LostPart { not_after: Some(before.to), ..LostPart::all_of(before) }];
         let until = if now.is_known() { now.from } else { end };
         let others = self.between(before.to, until).filter(|other| end.since(other.from) > SWITCH_NS);
-        parts.extend(others.map(|whose| LostPart {
-            whose,
-            from: Some(whose.from),
-            not_after: Some(whose.to),
+        parts.extend(others.map(|running| LostPart {
+            running,
+            from: Some(running.from),
+            not_after: Some(running.to),
         }));
         if now.is_known() && end.since(now.from) > SWITCH_NS {
-            parts.push(LostPart { whose: now, from: Some(now.from), not_after: None });
+            parts.push(LostPart { running: now, from: Some(now.from), not_after: None });
         }
         parts
     }

@@ -7,22 +7,22 @@ use crate::clock::Slot;
 use crate::effects::EdgeId;
 use crate::work::Instructions;
 
-/// What happened at a packet, in few bytes: there are many, and most are only passed over.
+/// What happened at a packet. Small, for there is one for each TNT and TIP, and most are only skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<W = Instructions> {
     pub(crate) at: AuxOffset,
     pub(crate) what: What,
-    /// So many branches of an effect come down to a return to `call`, or without one to a call or jumps, and
-    /// nobody asks about any of them; 0: see what they are.
+    /// The number of branches of an effect that can be pruned as a whole: a return to `call`, or without
+    /// one a call or jumps, none of them of a wanted function. 0: each branch has to be looked at.
     pub(crate) quiet: u8,
-    /// Of an effect the first branch; once it is pruned, one branch alone.
+    /// The first branch of an effect; after pruning, the only one.
     pub(crate) edge: EdgeId,
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not
     /// returned.
     pub(crate) call: BlockId,
-    /// It happened after the packet of this slot
+    /// The slot of the last packet before it.
     pub(crate) lo: Slot,
-    /// and not after that one's; the same slot twice if it is that packet's own.
+    /// The slot of the first packet after it; `lo` again where the packet itself has a time.
     pub(crate) slot: Slot,
     /// Work done before it.
     pub(crate) work: W,

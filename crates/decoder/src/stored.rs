@@ -190,12 +190,12 @@ impl StoredSegment {
         let mut bytes = self.bytes;
         let stretches = owner.lost(owner.at(from), now, to).into_iter().map(|part| {
             let from = part.from.unwrap_or(from).max(from);
-            let until = part.not_after.unwrap_or(to).min(to).min(context.last_of(part.whose)).max(from);
+            let until = part.not_after.unwrap_or(to).min(to).min(context.last_of(part.running)).max(from);
             let (from, to) = (EventTime::exact(from), EventTime::exact(until));
             let cause = GapCause::NotDecoded;
             let gap = Gap { from, to, bytes: std::mem::take(&mut bytes), at: self.at, cause };
-            let space = context.code.space(part.whose.pid, from.point);
-            let mut stretch = Stretch::new(part.whose, space, from.point);
+            let space = context.code.space(part.running.pid, from.point);
+            let mut stretch = Stretch::new(part.running, space, from.point);
             stretch.push(TraceEvent::Gap(gap));
             stretch
         });

@@ -49,7 +49,7 @@ pub struct ThreadLife {
 
 impl ThreadLife {
     /// A thread with this number begins.
-    fn is_born(&mut self, time: Option<Ns>) {
+    fn begin_life(&mut self, time: Option<Ns>) {
         match (self.died.take(), time) {
             (Some(died), Some(time)) => {
                 self.dead.push((died, time));
@@ -195,7 +195,7 @@ impl Schedule {
                 if self.mapped.contains(parent_pid) {
                     self.mapped.insert(*pid);
                 }
-                self.life(*pid, *tid).is_born(record.time);
+                self.life(*pid, *tid).begin_life(record.time);
             }
             Sideband::Exit { pid, tid } => {
                 self.life(*pid, *tid).died = record.time;
@@ -262,7 +262,7 @@ impl Schedule {
             waking.waker.name.clone_from(&waker.name);
         }
         if let (Some(life), Some(time)) = (self.threads.get_mut(&waking.tid), time) {
-            life.is_woken(time, waking);
+            life.wake(time, waking);
         }
     }
 
@@ -291,7 +291,7 @@ impl Schedule {
         if self.thread(tid).is_none_or(|life| life.died.is_none()) {
             return;
         }
-        self.life(pid, tid).is_born(record.time);
+        self.life(pid, tid).begin_life(record.time);
         if let Some((cpu, time)) = record.cpu.zip(record.time) {
             self.run(cpu, pid, tid, time);
         }

@@ -117,7 +117,7 @@ pub(crate) fn write(source: &dyn SchedSource, shared: &Shared<'_>) -> Written {
     let mut records = Vec::new();
     let read = source.read(&mut |batch| {
         let is_ending = shared.is_ending();
-        clocks.goes_on();
+        clocks.take_pair();
         records.clear();
         for event in batch.drain(..) {
             let time = clocks.time(event.monotonic_ns);
@@ -154,7 +154,8 @@ impl Joined {
         Self { clock, last: pair, now: pair, apart_ns: pair.apart_ns }
     }
 
-    fn goes_on(&mut self) {
+    /// Reads both clocks again.
+    fn take_pair(&mut self) {
         self.last = self.now;
         self.now = clocks::pair(self.clock);
         self.apart_ns = self.apart_ns.max(self.now.apart_ns);

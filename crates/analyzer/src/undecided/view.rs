@@ -25,7 +25,7 @@ pub(super) enum Fit {
 }
 
 impl Fit {
-    /// The least that is not ruled out by a hypothesis which fits so.
+    /// The weakest fit that stays possible beside a hypothesis that fits as `self` does.
     pub(super) fn least(self) -> Self {
         match self {
             Self::Lands | Self::GoesOn => Self::Lands,
@@ -163,8 +163,8 @@ impl<'v> View<'v> {
         }
     }
 
-    /// The hypothesis is wrong.
-    fn is_wrong(&mut self) {
+    /// Drops the hypothesis: it is wrong.
+    fn rule_out(&mut self) {
         self.now.fit = None;
     }
 }
@@ -298,7 +298,7 @@ impl<'a> Frames<'a> for View<'_> {
         self.now.runs.retain(|(frame, _)| *frame < len && !is_of_floor);
     }
 
-    fn runs(&mut self, function: FunctionId, _may_return: bool) {
+    fn run_code_of(&mut self, function: FunctionId, _may_return: bool) {
         if let Some(top) = self.depth().checked_sub(1)
             && !self.has_code_of(top, function)
         {
@@ -312,7 +312,7 @@ impl<'a> Frames<'a> for View<'_> {
     }
 
     fn appears(&mut self, _session: &mut Session<'a>, _to: Target, _may_go_on: bool) {
-        self.is_wrong();
+        self.rule_out();
     }
 
     fn returned_to_unknown(&mut self, _session: &mut Session<'a>, _to: Target) {}
@@ -332,7 +332,7 @@ impl<'a> Frames<'a> for View<'_> {
             false => base.kind != FrameKind::Filter || !in_sight || is_jumped_to(),
         };
         if !may_return {
-            self.is_wrong();
+            self.rule_out();
         } else if i == 0 {
             self.verdict = Some(LandingVerdict::NoMore);
         }

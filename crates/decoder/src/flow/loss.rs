@@ -334,10 +334,13 @@ impl<W: Work> Flow<'_, W> {
             GapCause::UnknownThread => vec![LostPart::all_of(before)],
             _ => self.owner.lost(before, now, end_lo),
         };
-        for LostPart { whose, from, not_after } in parts {
-            let space =
-                if whose == before { before_space } else { self.context.code.space(whose.pid, whose.from) };
-            self.walk.thread(whose, space, from.unwrap_or(lost.since));
+        for LostPart { running, from, not_after } in parts {
+            let space = if running == before {
+                before_space
+            } else {
+                self.context.code.space(running.pid, running.from)
+            };
+            self.walk.thread(running, space, from.unwrap_or(lost.since));
             let from = from.map_or(lost.from, Moment::Exactly);
             let to = not_after.map_or(Moment::At(end), |bound| Moment::NotAfter(end, bound));
             self.walk.gap(from, to, std::mem::take(&mut bytes), lost.at, lost.why());

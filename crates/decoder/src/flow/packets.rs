@@ -152,7 +152,7 @@ impl<W: Work> Flow<'_, W> {
         }
         self.clock.discontinuity();
         let step = self.step(at);
-        if !self.goes_on(step, ip) {
+        if !self.resume(step, ip) {
             self.start_anew(step, ip);
         }
     }
@@ -164,7 +164,7 @@ impl<W: Work> Flow<'_, W> {
         self.lose(GapCause::Desync { ip }, at, false);
     }
 
-    /// Tracing starts where [`Self::goes_on`] does not tell all.
+    /// Tracing starts where [`Self::resume`] does not tell all.
     #[cold]
     fn start_anew(&mut self, step: Step, ip: Avma) {
         self.arrive(step, ip, true);

@@ -155,10 +155,10 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// Execution is at `ip` now, tracing was off, and there is nothing else to say of it: as
-    /// [`Self::arrive`]; false if there is.
+    /// Resumes tracing at `ip` where the usual case holds: tracing was off, the thread is known, the code is
+    /// 64-bit user code. Otherwise it does nothing and returns false: [`Self::arrive`] has all cases.
     #[inline(always)]
-    pub(super) fn goes_on(&mut self, step: Step, ip: Avma) -> bool {
+    pub(super) fn resume(&mut self, step: Step, ip: Avma) -> bool {
         if !matches!(self.state, State::Off) || ip.is_kernel() || self.guest || !self.long_mode {
             return false;
         }

@@ -61,19 +61,19 @@ impl Flow<'_> {
             Some(psb) if lost.skips => psb.0.saturating_sub(lost.at.0),
             _ => 0,
         };
-        for LostPart { whose, from, not_after } in parts {
+        for LostPart { running, from, not_after } in parts {
             let from = from.unwrap_or(lost.from);
             let to = not_after.map_or(end, |bound| bound.min(end));
-            self.push_gap(whose, from, to, std::mem::take(&mut bytes), &lost);
+            self.push_gap(running, from, to, std::mem::take(&mut bytes), &lost);
         }
     }
 
-    fn push_gap(&mut self, whose: Running, from: Ns, to: Ns, bytes: u64, lost: &Lost) {
-        let space = self.context.code.space(whose.pid, from.max(whose.from));
-        if !self.stretches.last().is_some_and(|last| last.is_of(whose, space)) {
-            self.stretches.push(Stretch::new(whose, space, from));
+    fn push_gap(&mut self, running: Running, from: Ns, to: Ns, bytes: u64, lost: &Lost) {
+        let space = self.context.code.space(running.pid, from.max(running.from));
+        if !self.stretches.last().is_some_and(|last| last.is_of(running, space)) {
+            self.stretches.push(Stretch::new(running, space, from));
         }
-        let time = |at: Ns| -> EventTime { OnCpu::around(self.context, whose, at).time(at) };
+        let time = |at: Ns| -> EventTime { OnCpu::around(self.context, running, at).time(at) };
         let gap = Gap { from: time(from), to: time(to.max(from)), bytes, at: lost.at, cause: lost.cause };
         if let Some(stretch) = self.stretches.last_mut() {
             stretch.push(TraceEvent::Gap(gap));

@@ -52,7 +52,7 @@ impl Reasons {
 
 impl ThreadLife {
     /// The first wake-up of a thread that sleeps is the one: others find it awake.
-    pub(super) fn is_woken(&mut self, time: Ns, waking: Box<Waking>) {
+    pub(super) fn wake(&mut self, time: Ns, waking: Box<Waking>) {
         if let Some(last) = self.off_cpu.last_mut()
             && last.to.is_none()
             && last.woken.is_none()
