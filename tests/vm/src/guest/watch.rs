@@ -40,7 +40,9 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
     let (documents, said) = lines(vm, &place, &more, &ask)?;
     let announced: Vec<&Value> = documents.iter().filter(|line| line.get("trigger").is_some()).collect();
     let of_calls = announced.iter().filter(|capture| capture["id"].is_string()).count();
-    ensure!(of_calls > 0, "no captured call was found again: {announced:?}, {said}");
+    ensure!(of_calls > 0, "no slow call was captured: {announced:?}, {said}");
+    let lost = announced.iter().find(|capture| capture["latency_ns"].is_u64() && !capture["id"].is_string());
+    ensure!(lost.is_none(), "a capture does not have its call: {lost:?}, {said}");
     ensure!(announced.len() > of_calls, "nothing is captured for SIGUSR2: {announced:?}, {said}");
     let kept: Vec<PathBuf> =
         fs::read_dir(&captures)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
