@@ -25,7 +25,7 @@ pub const STEPS_MAX: usize = 1 << 17;
 
 /// A change of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct BranchStep {
     /// The instruction that left.
     pub from: Place,
     /// Where control went.
@@ -55,7 +55,7 @@ pub struct BranchPath {
     /// The function's first instruction.
     pub entry: Place,
     /// At most [`STEPS_MAX`].
-    pub steps: Vec<Step>,
+    pub steps: Vec<BranchStep>,
     /// There were more.
     pub is_cut: bool,
 }
@@ -100,7 +100,7 @@ impl Kept for BranchPath {
         Self { entry, steps: Vec::new(), is_cut: false }
     }
 
-    fn took(&mut self, step: Step, _depth: u64) {
+    fn took(&mut self, step: BranchStep, _depth: u64) {
         self.is_cut |= self.steps.len() >= STEPS_MAX;
         if !self.is_cut {
             self.steps.push(step);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn path(steps: &[(u64, u64)]) -> BranchPath {
-        let step = |&(from, to): &(u64, u64)| Step {
+        let step = |&(from, to): &(u64, u64)| BranchStep {
             from: place(from),
             to: To::Place(place(to)),
             is_jump: true,

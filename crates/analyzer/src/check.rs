@@ -41,12 +41,12 @@ pub struct Violation {
     /// The function that it is about.
     pub function: Option<FunctionId>,
     /// Where in the recording.
-    pub place: Option<Place>,
+    pub place: Option<ViolationPlace>,
 }
 
 /// Where in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ViolationPlace {
     /// Thread.
     pub tid: Tid,
     /// Time.
@@ -55,7 +55,7 @@ pub struct Place {
     pub at: Option<AuxOffset>,
 }
 
-impl Place {
+impl ViolationPlace {
     fn of(row: &CallRow) -> Self {
         Self { tid: row.tid, time: row.start_ns, at: row.aux_offset }
     }
@@ -63,7 +63,7 @@ impl Place {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Place { tid, time, at }) = self.place {
+        if let Some(ViolationPlace { tid, time, at }) = self.place {
             write!(f, "thread {} at {} ns", tid.0, time.0)?;
             if let Some(at) = at {
                 write!(f, ", AUX offset {at}")?;
@@ -97,12 +97,12 @@ pub fn check_with(report: &Report, is_region: impl Fn(FunctionId) -> bool) -> Ve
 #[derive(Clone, Copy)]
 struct CheckedSum {
     function: FunctionId,
-    first: Option<Place>,
+    first: Option<ViolationPlace>,
 }
 
 impl CheckedSum {
     fn of(f: &FunctionReport, is_in: impl Fn(&CallRow) -> bool) -> Self {
-        Self { function: f.id, first: f.rows.iter().find(|row| is_in(row)).map(Place::of) }
+        Self { function: f.id, first: f.rows.iter().find(|row| is_in(row)).map(ViolationPlace::of) }
     }
 }
 
@@ -110,7 +110,7 @@ impl CheckedSum {
 pub(crate) struct Found(pub(crate) Vec<Violation>);
 
 impl Found {
-    fn add(&mut self, function: Option<FunctionId>, place: Option<Place>, what: String) {
+    fn add(&mut self, function: Option<FunctionId>, place: Option<ViolationPlace>, what: String) {
         if self.0.len() < VIOLATIONS_MAX {
             self.0.push(Violation { what, function, place });
         }
@@ -128,7 +128,7 @@ impl Found {
             TraceEvent::Branch(branch) => (branch.time, branch.at),
             TraceEvent::Gap(gap) => (gap.from, gap.at),
         };
-        let place = Some(Place { tid, time: time.point, at: Some(at) });
+        let place = Some(ViolationPlace { tid, time: time.point, at: Some(at) });
         let bounds = |time: EventTime| time.lo <= time.point && time.point <= time.hi;
         if !bounds(time) {
             self.add(None, place, format!("the time is outside of its bounds: {time:?}"));
@@ -154,14 +154,14 @@ impl Found {
                 row_reasons: RowReasons::default(),
                 ..function.clone()
             };
-            self.same_text(Some(function.id), function.rows.first().map(Place::of), is, &must);
+            self.same_text(Some(function.id), function.rows.first().map(ViolationPlace::of), is, &must);
         }
     }
 
     fn same_text<T: PartialEq + fmt::Debug>(
         &mut self,
         function: Option<FunctionId>,
-        place: Option<Place>,
+        place: Option<ViolationPlace>,
         is: T,
         must: T,
     ) {
@@ -193,7 +193,8 @@ impl Found {
     }
 
     fn window(&mut self, thread: &ThreadLoss) {
-        let place = first_loss(&thread.by_cause).or(Some(Place { tid: thread.tid, time: Ns(0), at: None }));
+        let place =
+            first_loss(&thread.by_cause).or(Some(ViolationPlace { tid: thread.tid, time: Ns(0), at: None }));
         if thread.observed_ns.checked_add(thread.lost_ns) != Some(thread.window_ns) {
             self.add(None, place, format!("observed and lost time are not the window: {thread:?}"));
         }
@@ -239,7 +240,8 @@ impl Found {
         self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
         let mut by_caller: BTreeMap<_, (CheckedSum, Total)> = BTreeMap::new();
         for row in f.rows.iter().filter(|row| row.status.counted() && f.is_in_figures(row)) {
-            let first = || (CheckedSum { function: f.id, first: Some(Place::of(row)) }, Total::default());
+            let first =
+                || (CheckedSum { function: f.id, first: Some(ViolationPlace::of(row)) }, Total::default());
             let (_, total) = by_caller.entry((row.caller, row.site)).or_insert_with(first);
             total.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
@@ -261,7 +263,7 @@ impl Found {
         }
         if let Some(row) = &f.overfull {
             let what = format!("the children of this call took longer than itself: {row:?}");
-            self.add(Some(f.id), Some(Place::of(row)), what);
+            self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
         }
         self.counters(f);
         self.open_calls(f);
@@ -317,7 +319,7 @@ impl Found {
         if let Some(row) = &open.overfull {
             let what =
                 format!("the children of this open call took longer than what was seen of it: {row:?}");
-            self.add(Some(f.id), Some(Place::of(row)), what);
+            self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
         }
     }
 
@@ -390,7 +392,7 @@ impl Found {
             f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
             if !row.has_room_for(&inside) {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
-                self.add(Some(f.id), Some(Place::of(row)), what);
+                self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
             }
         }
         if f.sliced.is_some() {
@@ -413,7 +415,7 @@ impl Found {
             }
             if let Some(outer) = open.last().filter(|outer| end(outer) < end(row)) {
                 let what = format!("this call outlives the one that it began in: {row:?} in {outer:?}");
-                self.add(Some(row.function), Some(Place::of(row)), what);
+                self.add(Some(row.function), Some(ViolationPlace::of(row)), what);
             }
             open.push(row);
         }
@@ -430,7 +432,7 @@ impl Found {
             }
             if (row.status == Status::Cut) != cause.is_some() {
                 let what = format!("a call is cut by something, and only a cut one: {row:?}");
-                self.add(Some(row.function), Some(Place::of(row)), what);
+                self.add(Some(row.function), Some(ViolationPlace::of(row)), what);
             }
         }
         let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
@@ -466,9 +468,9 @@ fn children_of(rows: &[ChildRow]) -> BTreeMap<ChildKey, Total> {
     rows.iter().filter(|child| child.kind != ChildKind::Own).map(|child| (key(child), child.total)).collect()
 }
 
-fn first_loss(by_cause: &[CauseLoss]) -> Option<Place> {
+fn first_loss(by_cause: &[CauseLoss]) -> Option<ViolationPlace> {
     let first = by_cause.iter().map(|cause| cause.first).min()?;
-    Some(Place { tid: first.tid, time: first.time, at: Some(first.at) })
+    Some(ViolationPlace { tid: first.tid, time: first.time, at: Some(first.at) })
 }
 
 fn in_order(q: &Quantiles) -> [Option<u64>; 6] {

@@ -123,7 +123,7 @@ pub use digest::{DigestedRuns, RunDigester};
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;
-pub use metric::{CountBucket, CountSpread, Distribution, Figure, Metric};
+pub use metric::{CountBucket, CountFigure, CountSpread, Distribution, Metric};
 pub use off_cpu_causes::{
     OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };

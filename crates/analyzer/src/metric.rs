@@ -125,7 +125,7 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountSpread {
     /// Smallest.
-    pub min: Figure,
+    pub min: CountFigure,
     /// Arithmetic mean.
     pub mean: f64,
     /// The most by which the mean may be wrong.
@@ -133,20 +133,20 @@ pub struct CountSpread {
     /// Standard deviation of the population.
     pub stddev: f64,
     /// Median.
-    pub p50: Figure,
+    pub p50: CountFigure,
     /// 90th percentile.
-    pub p90: Figure,
+    pub p90: CountFigure,
     /// 99th percentile.
-    pub p99: Figure,
+    pub p99: CountFigure,
     /// 99.9th percentile.
-    pub p999: Figure,
+    pub p999: CountFigure,
     /// Largest.
-    pub max: Figure,
+    pub max: CountFigure,
 }
 
 /// A figure, and the most by which it may be wrong; counts are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figure {
+pub struct CountFigure {
     /// The figure.
     pub value: u64,
     /// Its error.
@@ -177,7 +177,7 @@ impl Distribution {
             let [low, high] = bounds
                 .as_ref()
                 .map_or([value; 2], |bounds| bounds.each_ref().map(|bound| of(bound).unwrap_or(value)));
-            Figure { value, error: value.saturating_sub(low).max(high.saturating_sub(value)) }
+            CountFigure { value, error: value.saturating_sub(low).max(high.saturating_sub(value)) }
         };
         let spread = spread.map(|s| CountSpread {
             min: figure(s.min_ns, |q| q.min_ns),

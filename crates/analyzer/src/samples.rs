@@ -18,7 +18,7 @@ mod figure;
 mod ranks;
 mod trend;
 
-pub use comparison::{Comparison, FigureChange, FigureOfSet, Missing, SamplesOf, Verdict};
+pub use comparison::{FigureChange, FigureOfSet, FigureVerdict, Missing, RunsComparison, SamplesOf};
 pub use figure::Figure;
 pub use ranks::{Change, TooFew};
 pub use trend::Trend;
@@ -39,7 +39,7 @@ const LEAST_FOR_OUTLIERS: usize = 5;
 
 /// Mean, deviation and range of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct RunsSummary {
     /// How many samples.
     pub count: usize,
     /// Arithmetic mean.
@@ -52,7 +52,7 @@ pub struct Summary {
     pub max: f64,
 }
 
-impl Summary {
+impl RunsSummary {
     /// Of samples; `None`: there are none.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn the_deviation_is_that_of_a_sample() {
-        let summary = Summary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        let summary = RunsSummary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
         assert_eq!((summary.count, summary.mean, summary.min, summary.max), (8, 5.0, 2.0, 9.0));
         assert!((summary.deviation.unwrap() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Summary::of(&[7.0]).unwrap().deviation, None);
-        assert_eq!(Summary::of(&[]), None);
-        let equal = Summary::of(&[0.1; 7]).unwrap();
+        assert_eq!(RunsSummary::of(&[7.0]).unwrap().deviation, None);
+        assert_eq!(RunsSummary::of(&[]), None);
+        let equal = RunsSummary::of(&[0.1; 7]).unwrap();
         assert_eq!((equal.mean, equal.deviation), (0.1, Some(0.0)));
     }
 

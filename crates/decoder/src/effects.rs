@@ -23,7 +23,7 @@ use crate::Context;
 use crate::block::BlockId;
 use crate::graph::{BlockGraph, FIRST_BLOCKS};
 use crate::return_stack::ReturnStack;
-use crate::work::{Instructions, Work};
+use crate::work::{InstructionCount, Work};
 pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
 use path::Path;
@@ -46,7 +46,7 @@ impl EdgeId {
 
 /// A branch between two blocks: what every one is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Edge<W = Instructions> {
+pub(crate) struct Edge<W = InstructionCount> {
     /// Work since the effect's beginning.
     pub(crate) work: W,
     pub(crate) role: Role,
@@ -128,7 +128,7 @@ pub(crate) struct Failure {
 
 /// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effect<W = Instructions> {
+pub(crate) struct Effect<W = InstructionCount> {
     /// Where execution is after it; with a return that the stack knows, the block that returned.
     pub(crate) next: BlockId,
     /// Work.
@@ -214,7 +214,7 @@ impl ReturnSite {
 }
 
 /// The effects that the memo remembers, and all edges that were met.
-pub(crate) struct Effects<W = Instructions> {
+pub(crate) struct Effects<W = InstructionCount> {
     edges: Vec<Edge<W>>,
     /// From an effect's first edge on: its calls that have not returned, oldest first. Apart, so that a walk
     /// needs nothing else.

@@ -21,7 +21,7 @@ use model::Avma;
 use crate::block::BlockId;
 use crate::effects::{Edge, EdgeId, Effects, Reached, ReturnSite, Role};
 use crate::record::Record;
-use crate::work::{Instructions, Work};
+use crate::work::{InstructionCount, Work};
 
 /// A call that is open and kept.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ struct OpenCall {
 }
 
 /// Decides what of a thread's stretch is kept.
-pub(crate) struct Pruner<W = Instructions> {
+pub(crate) struct Pruner<W = InstructionCount> {
     /// Branches of the present stretch that were dropped, or are pending.
     dropped: u64,
     open: Vec<OpenCall>,
@@ -308,7 +308,7 @@ mod tests {
                 };
                 let to_asked = role != Role::ReturnToStack && is_asked(&running);
                 edges.push(Edge {
-                    work: Instructions(0),
+                    work: InstructionCount(0),
                     role,
                     to: Avma(address),
                     from: BlockId(from),
@@ -328,7 +328,7 @@ mod tests {
                 call,
                 lo: Slot(0),
                 slot: Slot(0),
-                work: Instructions(0),
+                work: InstructionCount(0),
             });
         }
         let effects_known = Effects::of(edges, &returned_into);

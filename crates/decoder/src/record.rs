@@ -5,11 +5,11 @@ use model::AuxOffset;
 use crate::block::BlockId;
 use crate::clock::Slot;
 use crate::effects::EdgeId;
-use crate::work::Instructions;
+use crate::work::InstructionCount;
 
 /// What happened at a packet. Small, for there is one for each TNT and TIP, and most are only skipped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<W = Instructions> {
+pub(crate) struct Record<W = InstructionCount> {
     pub(crate) at: AuxOffset,
     pub(crate) what: What,
     /// The number of branches of an effect that can be pruned as a whole: a return to `call`, or without

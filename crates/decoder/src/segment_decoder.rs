@@ -17,7 +17,7 @@ use crate::graph::BlockGraph;
 use crate::output::{Output, ROOM_EVENTS_MIN};
 use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
-use crate::work::{Instructions, Tally, Work};
+use crate::work::{InstructionCount, Tally, Work};
 use crate::worker_cache::WorkerCache;
 
 /// Decodes segments, several at once.
@@ -48,7 +48,7 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
-    plain: WorkerCaches<Instructions>,
+    plain: WorkerCaches<InstructionCount>,
     /// In a decode with counters.
     counting: WorkerCaches<Tally>,
     /// Room for events, with those that have served.

@@ -45,9 +45,9 @@ pub(crate) trait Work: Copy + Debug + Send + Sync + 'static {
 
 /// Instructions only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instructions(pub(crate) u32);
+pub(crate) struct InstructionCount(pub(crate) u32);
 
-impl Work for Instructions {
+impl Work for InstructionCount {
     const COUNTS: bool = false;
     const NONE: Self = Self(0);
 

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 
-use analyzer::samples::{Comparison, Missing, SamplesOf};
+use analyzer::samples::{Missing, RunsComparison, SamplesOf};
 use anyhow::{Context, Result};
 use recorder::Pmu;
 
@@ -75,7 +75,7 @@ fn warn_of_shell(Runner { args, name, .. }: &Runner<'_>) {
 fn check_runs(runs: usize, fail_above: Option<FailAbove>) -> Result<()> {
     let one_call: &[u64] = &[1];
     let runs_of_one = vec![one_call; runs];
-    let can_tell = Comparison::of(&runs_of_one, &runs_of_one);
+    let can_tell = RunsComparison::of(&runs_of_one, &runs_of_one);
     match fail_above.and_then(|asked| can_tell.figure(asked.figure)).map(|change| change.change) {
         Some(Err(Missing::Runs(needed))) => {
             let message =
@@ -110,7 +110,7 @@ pub(crate) fn of_paths(
 /// # Errors
 /// It cannot be written.
 pub(crate) fn tell(base: &Side, these: &Side, format: Format, fail_above: Option<FailAbove>) -> Result<Exit> {
-    let comparison = Comparison::of(&these.runs.latencies(), &base.runs.latencies());
+    let comparison = RunsComparison::of(&these.runs.latencies(), &base.runs.latencies());
     let runs = base.runs.runs.len().max(these.runs.runs.len());
     if comparison.samples == SamplesOf::Runs && runs > analyzer::samples::SAMPLES_MAX {
         let most = analyzer::samples::SAMPLES_MAX as u64;
@@ -127,7 +127,7 @@ pub(crate) fn tell(base: &Side, these: &Side, format: Format, fail_above: Option
 }
 
 /// How a comparison ends; where it could not be told, that is said.
-pub(crate) fn verdict(comparison: &Comparison, fail_above: Option<FailAbove>) -> Exit {
+pub(crate) fn verdict(comparison: &RunsComparison, fail_above: Option<FailAbove>) -> Exit {
     let Some(fail_above) = fail_above else { return Exit::Done };
     if let Some(why) = fail_above.untold(comparison) {
         let figure = fail_above.figure.name();

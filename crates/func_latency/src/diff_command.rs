@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write, stdout};
 use std::path::PathBuf;
 
 use analyzer::ledger::{AllCalls, OffCpuPart, Shift, Side};
-use analyzer::samples::Comparison;
+use analyzer::samples::RunsComparison;
 use analyzer::{ChildKind, CountersAsked, Ledger, Node};
 use anyhow::{Context, Result};
 use model::FunctionId;
@@ -62,7 +62,7 @@ fn of_recordings(config: &DiffConfig) -> Result<Exit> {
         }
         None => Callee::default(),
     };
-    let figures = Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]);
+    let figures = RunsComparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]);
     let difference = Difference {
         shift: Shift::of(&these.calls.latencies_ns, &base.calls.latencies_ns),
         comparison: &figures,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kept, Step, To};
+use super::{BranchStep, Kept, To};
 use crate::place::Place;
 
 /// How often a call took each jump in its function's own code.
@@ -53,7 +53,7 @@ impl Kept for OwnBranches {
         Self::default()
     }
 
-    fn took(&mut self, step: Step, depth: u64) {
+    fn took(&mut self, step: BranchStep, depth: u64) {
         if let To::Place(to) = step.to
             && depth == 0
             && step.is_jump

@@ -8,7 +8,7 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{Step, To};
+use super::{BranchStep, To};
 use crate::call_row::CallRow;
 use crate::place::Place;
 
@@ -18,7 +18,7 @@ pub trait Kept {
     fn entered(entry: Place) -> Self;
 
     /// It took a branch, inside of so many calls and signal handlers that are open in it.
-    fn took(&mut self, step: Step, depth: u64);
+    fn took(&mut self, step: BranchStep, depth: u64);
 }
 
 /// Keeps the branches of calls; all branches must be decoded.
@@ -120,19 +120,19 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
     }
 
     /// What an event is to the calls that are open.
-    fn step(&mut self, tid: Tid, space: SpaceId, transfer: &Transfer) -> Option<Step> {
+    fn step(&mut self, tid: Tid, space: SpaceId, transfer: &Transfer) -> Option<BranchStep> {
         if self.open.get(&tid).is_none_or(Vec::is_empty) {
             self.interrupted.remove(&tid);
             return None;
         }
-        let step = |from, to| Step { from, to, is_jump: false, is_loop: false };
+        let step = |from, to| BranchStep { from, to, is_jump: false, is_loop: false };
         match *transfer {
             Transfer::Branch { kind: BranchKind::RunsOn, .. } => None,
             Transfer::Branch { kind, from, to } => {
                 let jumps =
                     matches!(kind, BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::IndirectJump);
                 let is_jump = jumps && from.function == to.function;
-                Some(Step {
+                Some(BranchStep {
                     from: self.place(space, from.ip),
                     to: To::Place(self.place(space, to.ip)),
                     is_jump,
@@ -155,7 +155,7 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
     }
 
     /// Adds a step to the calls of a thread that are open, and ends those that it leaves.
-    fn add(&mut self, tid: Tid, event: &TraceEvent, transfer: &Transfer, step: Option<Step>) {
+    fn add(&mut self, tid: Tid, event: &TraceEvent, transfer: &Transfer, step: Option<BranchStep>) {
         let Some(open) = self.open.get_mut(&tid) else { return };
         let calls = &mut self.calls;
         open.retain(|at| {

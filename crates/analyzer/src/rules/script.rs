@@ -427,7 +427,7 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
     for (tid, space, event) in &events {
         recorder.events(Pid(7), *tid, *space, &[*event]);
     }
-    let step = |step: &branch_path::Step| {
+    let step = |step: &branch_path::BranchStep| {
         let to = match step.to {
             To::Place(to) => site_text(Some(to)),
             To::Kernel => "[kernel]".into(),

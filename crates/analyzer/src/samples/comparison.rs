@@ -7,7 +7,7 @@
 //! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls
 //! are no samples. Blocks tell what differs within two runs; how much runs differ by themselves, only runs.
 
-use super::{Change, Figure, LEVEL, Summary, TooFew};
+use super::{Change, Figure, LEVEL, RunsSummary, TooFew};
 
 /// Blocks of each run: as many as [`crate::ledger::Shift`] has.
 const BLOCKS: usize = 16;
@@ -58,7 +58,7 @@ pub struct FigureChange {
 
 /// What is said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FigureVerdict {
     /// B takes longer.
     Slower,
     /// B takes less time.
@@ -74,13 +74,13 @@ pub enum Verdict {
 impl FigureChange {
     /// What is said of it.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> FigureVerdict {
         match &self.change {
-            Err(Missing::Ratio) => Verdict::NoRatio,
-            Err(Missing::Runs(_) | Missing::Calls(_)) => Verdict::TooFew,
-            Ok(change) if change.is_more() => Verdict::Slower,
-            Ok(change) if change.is_less() => Verdict::Faster,
-            Ok(_) => Verdict::MayBeChance,
+            Err(Missing::Ratio) => FigureVerdict::NoRatio,
+            Err(Missing::Runs(_) | Missing::Calls(_)) => FigureVerdict::TooFew,
+            Ok(change) if change.is_more() => FigureVerdict::Slower,
+            Ok(change) if change.is_less() => FigureVerdict::Faster,
+            Ok(_) => FigureVerdict::MayBeChance,
         }
     }
 
@@ -93,14 +93,14 @@ impl FigureChange {
 
 /// Two sets of runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct RunsComparison {
     /// What a sample is.
     pub samples: SamplesOf,
     /// Each of [`Figure::ALL`].
     pub figures: Vec<FigureChange>,
 }
 
-impl Comparison {
+impl RunsComparison {
     /// Of runs, each the latencies of its calls in the order of their starts; without calls there are no
     /// figures.
     #[must_use]
@@ -143,7 +143,7 @@ impl Sampled for &[&[u64]] {
     }
 
     fn value(&self, figure: Figure) -> Option<f64> {
-        Summary::of(&self.samples(figure).ok()?).map(|summary| summary.mean)
+        RunsSummary::of(&self.samples(figure).ok()?).map(|summary| summary.mean)
     }
 
     fn missing(&self, _: Figure, samples: usize) -> Missing {
@@ -173,7 +173,7 @@ fn change(figure: Figure, [these, base]: [&dyn Sampled; 2]) -> FigureChange {
     let samples = [these, base].map(|set| set.samples(figure));
     let of_set = |set: &dyn Sampled, samples: &Result<Vec<f64>, Missing>| {
         let samples = samples.as_deref().unwrap_or_default();
-        let deviation_ns = Summary::of(samples).and_then(|summary| summary.deviation);
+        let deviation_ns = RunsSummary::of(samples).and_then(|summary| summary.deviation);
         let value_ns = set.value(figure)?;
         Some(FigureOfSet { value_ns, deviation_ns, samples: samples.len() })
     };
@@ -208,7 +208,7 @@ mod tests {
         (0..count).map(|_| call()).collect()
     }
 
-    fn verdicts(comparison: &Comparison) -> Vec<Verdict> {
+    fn verdicts(comparison: &RunsComparison) -> Vec<FigureVerdict> {
         comparison.figures.iter().map(FigureChange::verdict).collect()
     }
 
@@ -218,13 +218,13 @@ mod tests {
         let mut dice = Dice(1);
         for _ in 0..20 {
             let (a, b) = (calls(&mut dice, 2000, 133.0), calls(&mut dice, 2000, 153.0));
-            let comparison = Comparison::of(&[&b], &[&a]);
+            let comparison = RunsComparison::of(&[&b], &[&a]);
             let median = comparison.figure(Figure::P50).unwrap();
-            assert_eq!((comparison.samples, median.verdict()), (SamplesOf::Blocks, Verdict::Slower));
+            assert_eq!((comparison.samples, median.verdict()), (SamplesOf::Blocks, FigureVerdict::Slower));
             let change = median.change.unwrap();
             assert!(change.low > 1.12 && change.high < 1.18, "{change:?}");
             assert!(median.is_slower_by(10.0) && !median.is_slower_by(16.0));
-            assert_eq!(comparison.figures[0].verdict(), Verdict::MayBeChance, "{comparison:?}");
+            assert_eq!(comparison.figures[0].verdict(), FigureVerdict::MayBeChance, "{comparison:?}");
             let p999 = comparison.figure(Figure::P999).unwrap();
             assert_eq!(p999.change, Err(Missing::Calls(7000)));
         }
@@ -235,8 +235,8 @@ mod tests {
         let mut dice = Dice(2);
         let differs = |_: &u32| {
             let (a, b) = (calls(&mut dice, 2000, 133.0), calls(&mut dice, 2000, 133.0));
-            let verdicts = verdicts(&Comparison::of(&[&b], &[&a]));
-            verdicts.iter().any(|verdict| matches!(verdict, Verdict::Slower | Verdict::Faster))
+            let verdicts = verdicts(&RunsComparison::of(&[&b], &[&a]));
+            verdicts.iter().any(|verdict| matches!(verdict, FigureVerdict::Slower | FigureVerdict::Faster))
         };
         assert!((0..200).filter(differs).count() <= 2, "1 % is the level");
     }
@@ -246,9 +246,9 @@ mod tests {
         medians.into_iter().map(|median| calls(dice, 300, median)).collect()
     }
 
-    fn of_runs(these: &[Vec<u64>], base: &[Vec<u64>]) -> Comparison {
+    fn of_runs(these: &[Vec<u64>], base: &[Vec<u64>]) -> RunsComparison {
         let [these, base] = [these, base].map(|runs| runs.iter().map(Vec::as_slice).collect::<Vec<&[u64]>>());
-        Comparison::of(&these, &base)
+        RunsComparison::of(&these, &base)
     }
 
     /// What must hold of `compare -r 10`: runs differ by 1.5 % by themselves, calls by 10 %, with outliers.
@@ -259,9 +259,10 @@ mod tests {
             let (a, b) = (runs(&mut dice, 1000.0), runs(&mut dice, 1000.0 * slower));
             verdicts(&of_runs(&b, &a))
         };
-        let is_alarm = |verdict: &Verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
+        let is_alarm =
+            |verdict: &FigureVerdict| matches!(verdict, FigureVerdict::Slower | FigureVerdict::Faster);
         let alarms = (0..100).filter(|_| compared(1.0).iter().any(is_alarm)).count();
-        let found = (0..100).filter(|_| compared(1.05)[1] == Verdict::Slower).count();
+        let found = (0..100).filter(|_| compared(1.05)[1] == FigureVerdict::Slower).count();
         assert!(alarms <= 1 && found >= 90, "{alarms} false alarms, {found} found");
     }
 
@@ -271,9 +272,13 @@ mod tests {
         let zeros = vec![vec![0; 100]; 10];
         let comparison = of_runs(&zeros, &zeros);
         let median = comparison.figure(Figure::P50).unwrap();
-        assert_eq!((median.change, median.verdict()), (Err(Missing::Ratio), Verdict::NoRatio));
+        assert_eq!((median.change, median.verdict()), (Err(Missing::Ratio), FigureVerdict::NoRatio));
         let slower = of_runs(&vec![vec![500; 100]; 10], &zeros);
-        assert_eq!(slower.figure(Figure::P50).unwrap().verdict(), Verdict::Slower, "no order is by chance");
+        assert_eq!(
+            slower.figure(Figure::P50).unwrap().verdict(),
+            FigureVerdict::Slower,
+            "no order is by chance"
+        );
     }
 
     #[test]
@@ -285,7 +290,7 @@ mod tests {
         assert_eq!(comparison.samples, SamplesOf::Runs);
         assert_eq!(change(Figure::P50), Err(Missing::Runs(4)), "3 of 13: 286 ways; 4 of 14: 1001");
         assert_eq!(change(Figure::P999), Err(Missing::Calls(1000)));
-        let none = Comparison::of(&[&[]], &[&[1]]);
+        let none = RunsComparison::of(&[&[]], &[&[1]]);
         let of_none = none.figure(Figure::P50).unwrap();
         assert_eq!((of_none.these, of_none.change), (None, Err(Missing::Calls(7))));
         assert_eq!(of_none.base.map(|base| (base.value_ns, base.samples)), Some((1.0, 1)));

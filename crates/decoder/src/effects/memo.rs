@@ -12,7 +12,7 @@ use model::Avma;
 
 use super::{Asked, EdgeId, Effect, End};
 use crate::block::BlockId;
-use crate::work::{Instructions, Work};
+use crate::work::{InstructionCount, Work};
 
 /// What an effect is of: a block, and what is asked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct Entry<W> {
     effect: Effect<W>,
 }
 
-const _: () = assert!(size_of::<Entry<Instructions>>() == 32);
+const _: () = assert!(size_of::<Entry<InstructionCount>>() == 32);
 
 impl<W: Work> Entry<W> {
     const FREE: Self = Self {
@@ -75,7 +75,7 @@ const FIRST: usize = 1 << 12;
 /// An effect has so many places: two cache lines, which a processor fetches together.
 const PLACES: usize = 4;
 
-pub(super) struct Memo<W = Instructions> {
+pub(super) struct Memo<W = InstructionCount> {
     /// A power of two of them, and [`PLACES`] at least. There is room for all that there may ever be, of
     /// which only what is used is touched: it grows where it is.
     entries: Vec<Entry<W>>,
@@ -201,7 +201,7 @@ mod tests {
 
     fn add(memo: &mut Memo, key: Key) {
         let Entry { effect, .. } = Entry::FREE;
-        memo.add(key, Effect { work: Instructions(key.block), ..effect });
+        memo.add(key, Effect { work: InstructionCount(key.block), ..effect });
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         for key in keys {
             let effect =
                 memo.all().unwrap().find(BlockId(key.block & 0x3fff_ffff), Asked::Address(Avma(0x1234)));
-            assert_eq!(effect.map(|effect| effect.work), Some(Instructions(key.block)));
+            assert_eq!(effect.map(|effect| effect.work), Some(InstructionCount(key.block)));
         }
     }
 

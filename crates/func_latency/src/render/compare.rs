@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use analyzer::ledger::LeftOut;
-use analyzer::samples::{Comparison, Figure, FigureChange, FigureOfSet, LEVEL, Missing, SamplesOf, Verdict};
+use analyzer::samples::{
+    Figure, FigureChange, FigureOfSet, FigureVerdict, LEVEL, Missing, RunsComparison, SamplesOf,
+};
 use serde::Serialize;
 
 use super::ledger::text::left_out;
@@ -26,13 +28,13 @@ pub struct FailAbove {
 impl FailAbove {
     /// Whether it fails.
     #[must_use]
-    pub fn fails(&self, comparison: &Comparison) -> bool {
+    pub fn fails(&self, comparison: &RunsComparison) -> bool {
         comparison.figure(self.figure).is_some_and(|change| change.is_slower_by(self.percent))
     }
 
     /// Why it could not have failed, whatever the samples are.
     #[must_use]
-    pub fn untold(&self, comparison: &Comparison) -> Option<String> {
+    pub fn untold(&self, comparison: &RunsComparison) -> Option<String> {
         let change = comparison.figure(self.figure)?;
         change.change.err().map(|missing| missing_text(missing, comparison.samples))
     }
@@ -55,7 +57,7 @@ pub struct Compared<'a> {
     /// B.
     pub these: &'a Side,
     /// Their figures.
-    pub comparison: &'a Comparison,
+    pub comparison: &'a RunsComparison,
     /// What makes it fail.
     pub fail_above: Option<FailAbove>,
 }
@@ -93,7 +95,7 @@ fn runs(runs: &[Run]) -> String {
 /// What `out` says.
 pub(super) fn write_figures(
     out: &mut dyn Write,
-    comparison: &Comparison,
+    comparison: &RunsComparison,
     sides: [&[Run]; 2],
     width: usize,
 ) -> io::Result<()> {
@@ -135,10 +137,10 @@ pub(super) fn write_figures(
 /// Change, interval and verdict.
 fn interval(change: &FigureChange, samples: SamplesOf) -> [String; 3] {
     let verdict = match change.verdict() {
-        Verdict::Slower => "B is slower",
-        Verdict::Faster => "B is faster",
-        Verdict::MayBeChance => "may be chance",
-        Verdict::TooFew | Verdict::NoRatio => "",
+        FigureVerdict::Slower => "B is slower",
+        FigureVerdict::Faster => "B is faster",
+        FigureVerdict::MayBeChance => "may be chance",
+        FigureVerdict::TooFew | FigureVerdict::NoRatio => "",
     };
     match change.change {
         Ok(of) => [
@@ -168,7 +170,7 @@ fn write_errors(out: &mut dyn Write, change: &FigureChange, [base, these]: [&[Ru
     let (Some(a), Some(b)) = (change.base, change.these) else { return Ok(()) };
     let errors = [error_of(base, change.figure), error_of(these, change.figure)];
     let [error_a, error_b] = errors;
-    let differs = matches!(change.verdict(), Verdict::Slower | Verdict::Faster);
+    let differs = matches!(change.verdict(), FigureVerdict::Slower | FigureVerdict::Faster);
     if !differs || (a.value_ns - b.value_ns).abs() > error_a + error_b {
         return Ok(());
     }
@@ -189,7 +191,7 @@ fn write_errors(out: &mut dyn Write, change: &FigureChange, [base, these]: [&[Ru
 pub(super) fn write_fail_above(
     out: &mut dyn Write,
     fail_above: FailAbove,
-    comparison: &Comparison,
+    comparison: &RunsComparison,
 ) -> io::Result<()> {
     let (figure, percent) = (fail_above.figure.name(), fail_above.percent);
     let verdict = if fail_above.fails(comparison) {
@@ -243,7 +245,7 @@ pub(super) struct FailEntry {
 }
 
 impl FailEntry {
-    pub(super) fn of(fail_above: FailAbove, comparison: &Comparison) -> Self {
+    pub(super) fn of(fail_above: FailAbove, comparison: &RunsComparison) -> Self {
         let FailAbove { figure, percent } = fail_above;
         Self { figure: figure.name(), percent, fails: fail_above.fails(comparison) }
     }
@@ -258,7 +260,7 @@ pub(super) const fn samples_name(samples: SamplesOf) -> &'static str {
 }
 
 /// The figures of a comparison of A's and B's runs.
-pub(super) fn figure_entries(comparison: &Comparison, [base, these]: [&[Run]; 2]) -> Vec<FigureEntry> {
+pub(super) fn figure_entries(comparison: &RunsComparison, [base, these]: [&[Run]; 2]) -> Vec<FigureEntry> {
     let entry = |change: &FigureChange| {
         let set = |set: Option<FigureOfSet>, runs: &[Run]| {
             set.map(|FigureOfSet { value_ns, deviation_ns, samples }| SetEntry {
@@ -279,11 +281,11 @@ pub(super) fn figure_entries(comparison: &Comparison, [base, these]: [&[Run]; 2]
             low_percent: of.map(|of| percent(of.low)),
             high_percent: of.map(|of| percent(of.high)),
             verdict: match change.verdict() {
-                Verdict::Slower => "slower",
-                Verdict::Faster => "faster",
-                Verdict::MayBeChance => "may_be_chance",
-                Verdict::TooFew => "too_few",
-                Verdict::NoRatio => "no_ratio",
+                FigureVerdict::Slower => "slower",
+                FigureVerdict::Faster => "faster",
+                FigureVerdict::MayBeChance => "may_be_chance",
+                FigureVerdict::TooFew => "too_few",
+                FigureVerdict::NoRatio => "no_ratio",
             },
             needed: change.change.err().and_then(|missing| match missing {
                 Missing::Runs(count) => Some(Needed { count, of: "runs" }),

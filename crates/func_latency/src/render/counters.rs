@@ -1,7 +1,8 @@
 //! What calls executed, for programs: the numbers of a row, of a child, and the figures of a set of calls.
 
 use analyzer::{
-    CallRow, CountSpread, Counted, CounterReport, CountersAsked, CycleCount, Distribution, Figure, Metric,
+    CallRow, CountFigure, CountSpread, Counted, CounterReport, CountersAsked, CycleCount, Distribution,
+    Metric,
 };
 use serde::Serialize;
 
@@ -160,8 +161,8 @@ impl CountersJson {
 impl CounterFigures {
     fn of(distribution: &Distribution) -> Self {
         let spread = distribution.spread.as_ref();
-        let value = |of: fn(&CountSpread) -> Figure| spread.map(|spread| of(spread).value);
-        let error = |of: fn(&CountSpread) -> Figure| spread.map(|spread| of(spread).error);
+        let value = |of: fn(&CountSpread) -> CountFigure| spread.map(|spread| of(spread).value);
+        let error = |of: fn(&CountSpread) -> CountFigure| spread.map(|spread| of(spread).error);
         let slots = distribution.histogram.iter();
         Self {
             count: distribution.count,

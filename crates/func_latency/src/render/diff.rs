@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analyzer::ledger::{Compared, Difference as LedgerDifference, Shift, Verdict};
-use analyzer::samples::Comparison;
+use analyzer::samples::RunsComparison;
 use analyzer::{Quantiles, Spread, Stats};
 use model::NoOffCpu;
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub struct Difference<'a> {
     /// Whether it is chance.
     pub shift: Shift,
     /// The difference of each figure.
-    pub comparison: &'a Comparison,
+    pub comparison: &'a RunsComparison,
     /// What makes the comparison fail.
     pub fail_above: Option<FailAbove>,
 }

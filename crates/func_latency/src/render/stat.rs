@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analyzer::Stats;
-use analyzer::samples::{self, Figure, Summary, Trend};
+use analyzer::samples::{self, Figure, RunsSummary, Trend};
 use serde::Serialize;
 
 use super::runs::{FunctionRuns, Run, RunEntry, below_errors, mean_and_deviation};
@@ -51,7 +51,7 @@ struct TrendEntry {
 
 impl FigureOverRuns {
     fn of(figure: &'static str, unit: Option<&'static str>, samples: Option<&[f64]>) -> Self {
-        let summary = samples.and_then(Summary::of);
+        let summary = samples.and_then(RunsSummary::of);
         let watched = samples.filter(|_| WATCHED.contains(&figure)).unwrap_or_default();
         let trend = Trend::of(watched).map(|trend| TrendEntry {
             tau: trend.tau,

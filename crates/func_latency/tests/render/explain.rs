@@ -1,9 +1,9 @@
 //! Why calls were slow, which ways they go and what makes two recordings differ, as text and JSON.
 
-use analyzer::branch_path::{BranchPath, Kept, OwnBranches, Step, To};
+use analyzer::branch_path::{BranchPath, BranchStep, Kept, OwnBranches, To};
 use analyzer::ledger::{AllCalls, Groups, LedgerOfCalls, OffCpuPart, Shift, Side, Slow};
 use analyzer::modes::ModesOfCalls;
-use analyzer::samples::{Comparison, Figure};
+use analyzer::samples::{Figure, RunsComparison};
 use analyzer::{
     CallRow, CallTree, Caller, ChildKind, CycleCount, LatencyRange, Ledger, Node, Place, Status, Total,
     TreeSink, Work,
@@ -100,7 +100,8 @@ fn calls(slow: &[(u64, Made)]) -> Vec<(CallRow, CallTree)> {
 /// Calls that take these branches.
 fn branches(slow: &CallRow, typical: &CallRow, slow_trips: usize) -> Branches {
     let at = |svma| Place { object: ObjectId(0), svma: Svma(svma) };
-    let jump = |from, to| Step { from: at(from), to: To::Place(at(to)), is_jump: true, is_loop: to <= from };
+    let jump =
+        |from, to| BranchStep { from: at(from), to: To::Place(at(to)), is_jump: true, is_loop: to <= from };
     let path = |trips: usize| {
         let steps = [vec![jump(0x14, 0x20); 1], vec![jump(0x28, 0x20); trips]].concat();
         BranchPath { entry: at(0x10), steps: [steps, vec![jump(0x2c, 0x90)]].concat(), is_cut: false }
@@ -212,7 +213,7 @@ fn kinds_of_ways() -> Vec<Vec<modes::AlikeCalls>> {
         for (from, to) in jumps {
             let (from, place) = (at(*from), at(*to));
             let is_loop = place <= from;
-            branches.took(Step { from, to: To::Place(place), is_jump: true, is_loop }, 0);
+            branches.took(BranchStep { from, to: To::Place(place), is_jump: true, is_loop }, 0);
         }
         branches
     };
@@ -272,7 +273,7 @@ fn two_recordings_of_a_few_calls_have_no_percentiles() {
         base: &base,
         ledger: &LedgerView::new(&ledger, ledger.compare().unwrap(), callee),
         shift: Shift::of(&these.calls.latencies_ns, &base.calls.latencies_ns),
-        comparison: &Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
+        comparison: &RunsComparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
         fail_above: Some(FailAbove { figure: Figure::P99, percent: 5.0 }),
     };
     let (mut text, mut json) = (vec![], vec![]);
@@ -297,7 +298,7 @@ fn a_difference_below_its_error_is_none() {
         base: &base,
         ledger: &view,
         shift,
-        comparison: &Comparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
+        comparison: &RunsComparison::of(&[&these.calls.latencies_ns], &[&base.calls.latencies_ns]),
         fail_above: None,
     };
     let (mut text, mut json) = (vec![], vec![]);

@@ -1,7 +1,7 @@
 //! Runs that were repeated and compared, as text and JSON.
 
 use analyzer::ledger::{Compared as Calls, LeftOut};
-use analyzer::samples::{Comparison, Figure};
+use analyzer::samples::{Figure, RunsComparison};
 use func_latency::render::compare::{self, Compared, FailAbove, Side};
 use func_latency::render::runs::{FunctionRuns, Run};
 use func_latency::render::stat::{self, Repeated};
@@ -49,7 +49,7 @@ fn runs_that_are_repeated() {
 }
 
 fn check(golden: &str, base: FunctionRuns, these: FunctionRuns, fail_above: FailAbove) {
-    let comparison = Comparison::of(&these.latencies(), &base.latencies());
+    let comparison = RunsComparison::of(&these.latencies(), &base.latencies());
     let base = Side { name: "./work 3".to_owned(), runs: base };
     let these = Side { name: "./work 4".to_owned(), runs: these };
     let compared =

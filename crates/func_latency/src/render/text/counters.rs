@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use analyzer::{
-    Bucket, CountBucket, CountSpread, Counted, CounterReport, Distribution, Figure, FunctionReport, Metric,
+    Bucket, CountBucket, CountFigure, CountSpread, Counted, CounterReport, Distribution, FunctionReport,
+    Metric,
 };
 
 use super::figures::{P90, P99};
@@ -26,7 +27,7 @@ const COLUMNS: [Metric; 7] = [
 struct CounterLine {
     name: &'static str,
     least_calls: u64,
-    of: fn(&CountSpread) -> Figure,
+    of: fn(&CountSpread) -> CountFigure,
     ns: fn(&analyzer::Spread) -> u64,
 }
 
@@ -89,7 +90,7 @@ fn mean(metric: Metric, spread: &CountSpread) -> String {
 }
 
 /// `1,234`, and of a ratio `1.23`.
-fn figure(metric: Metric, figure: Figure) -> String {
+fn figure(metric: Metric, figure: CountFigure) -> String {
     match metric {
         Metric::MilliIpc => scaled(metric, figure.value as f64),
         _ => ns_within(figure.value, figure.error),
