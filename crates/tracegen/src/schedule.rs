@@ -1,7 +1,7 @@
 //! Which thread runs next, and where.
 
 use crate::clock::Time;
-use crate::thread::Thread;
+use crate::thread::ReplayedThread;
 
 /// What the switch itself takes.
 const SWITCH_US: f64 = 0.8;
@@ -30,7 +30,7 @@ impl Schedule {
 
     /// The thread that has waited longest, on its last CPU if that is free, else on the one that is free
     /// first.
-    pub(crate) fn next(&self, threads: &[Thread<'_>]) -> Option<Turn> {
+    pub(crate) fn next(&self, threads: &[ReplayedThread<'_>]) -> Option<Turn> {
         let (index, thread) = runnable(threads).min_by_key(|(_, thread)| thread.ready)?;
         let last = thread.cpu.filter(|&cpu| self.free_at(cpu) <= thread.ready);
         let cpu = last.or_else(|| (0..self.free.len()).min_by_key(|&cpu| self.free_at(cpu)))?;
@@ -49,12 +49,14 @@ impl Schedule {
     }
 
     /// Nothing happens before this any more; `None` if nothing happens at all.
-    pub(crate) fn horizon(threads: &[Thread<'_>]) -> Option<Time> {
+    pub(crate) fn horizon(threads: &[ReplayedThread<'_>]) -> Option<Time> {
         runnable(threads).map(|(_, thread)| thread.ready).min()
     }
 }
 
-fn runnable<'a, 'p>(threads: &'a [Thread<'p>]) -> impl Iterator<Item = (usize, &'a Thread<'p>)> {
+fn runnable<'a, 'p>(
+    threads: &'a [ReplayedThread<'p>],
+) -> impl Iterator<Item = (usize, &'a ReplayedThread<'p>)> {
     threads.iter().enumerate().filter(|(_, thread)| thread.runnable && !thread.done)
 }
 
@@ -75,7 +77,8 @@ mod tests {
 
     /// Thread and CPU of each of the first turns; every turn takes 10 us, and then 5 us of sleep.
     fn turns(logs: &[ThreadLog], cpus: usize, count: usize) -> Vec<(usize, usize)> {
-        let mut threads: Vec<Thread<'_>> = logs.iter().map(|log| Thread::new(log, true)).collect();
+        let mut threads: Vec<ReplayedThread<'_>> =
+            logs.iter().map(|log| ReplayedThread::new(log, true)).collect();
         let mut schedule = Schedule::new(cpus);
         (0..count)
             .map(|_| {
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn nobody_runs_when_all_are_done() {
         let logs = logs(1);
-        let mut threads = vec![Thread::new(&logs[0], true)];
+        let mut threads = vec![ReplayedThread::new(&logs[0], true)];
         let schedule = Schedule::new(1);
         assert!(schedule.next(&threads).unwrap().first_on_cpu);
         assert_eq!(Schedule::horizon(&threads), Some(Time::START));

@@ -18,7 +18,7 @@ const MAP_PRIVATE: u32 = 2;
 
 /// The buffer and the CPU of a running thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RunsOn {
     pub(crate) buffer: u32,
     pub(crate) cpu: Cpu,
 }
@@ -134,7 +134,7 @@ impl Sideband {
         FIRST_ID + source as u64 * u64::from(self.buffers) + u64::from(buffer)
     }
 
-    fn record(&self, record: &Record<'_>, source: Source, tid: Tid, ns: u64, place: Place) -> Timed {
+    fn record(&self, record: &Record<'_>, source: Source, tid: Tid, ns: u64, place: RunsOn) -> Timed {
         let pid = self.pid_of(tid);
         let id = self.id(source, place.buffer);
         let mut bytes = vec![];
@@ -173,7 +173,7 @@ impl Sideband {
         records
     }
 
-    pub(crate) fn fork(&self, child: (Pid, Tid), parent: Tid, ns: u64, place: Place) -> Timed {
+    pub(crate) fn fork(&self, child: (Pid, Tid), parent: Tid, ns: u64, place: RunsOn) -> Timed {
         self.record(&self.born(child, parent), Source::Tracking, parent, ns, place)
     }
 
@@ -181,22 +181,22 @@ impl Sideband {
         Record::Fork { pid, tid, parent_pid: self.pid, parent_tid }
     }
 
-    pub(crate) fn exit(&self, tid: Tid, ns: u64, place: Place) -> Timed {
+    pub(crate) fn exit(&self, tid: Tid, ns: u64, place: RunsOn) -> Timed {
         let record = Record::Exit { pid: self.pid, tid, parent_pid: self.pid, parent_tid: self.main() };
         self.record(&record, Source::Tracking, tid, ns, place)
     }
 
-    pub(crate) fn itrace_start(&self, tid: Tid, ns: u64, place: Place) -> Timed {
+    pub(crate) fn itrace_start(&self, tid: Tid, ns: u64, place: RunsOn) -> Timed {
         self.record(&Record::ItraceStart { pid: self.pid, tid }, Source::Pt, tid, ns, place)
     }
 
-    pub(crate) fn aux(&self, stretch: (u64, u64), flags: u64, tid: Tid, ns: u64, place: Place) -> Timed {
+    pub(crate) fn aux(&self, stretch: (u64, u64), flags: u64, tid: Tid, ns: u64, place: RunsOn) -> Timed {
         let (offset, size) = stretch;
         self.record(&Record::Aux { offset, size, flags }, Source::Pt, tid, ns, place)
     }
 
     /// A file was mapped; `when`: by whom, unless it was there before.
-    pub(crate) fn mmap(&self, mapping: &Mapping, when: Option<(Tid, u64, Place)>) -> Timed {
+    pub(crate) fn mmap(&self, mapping: &Mapping, when: Option<(Tid, u64, RunsOn)>) -> Timed {
         let (major, minor, inode) = mapping.inode();
         let tid = self.main();
         let Avma(start) = mapping.start();
@@ -218,7 +218,7 @@ impl Sideband {
     }
 
     /// The thread comes; before it the CPU was idle.
-    pub(crate) fn switch_in(&self, tid: Tid, ns: u64, place: Place) -> Vec<Timed> {
+    pub(crate) fn switch_in(&self, tid: Tid, ns: u64, place: RunsOn) -> Vec<Timed> {
         match self.switches {
             Switches::None => vec![],
             Switches::Tasks => vec![self.task_switch(tid, false, false, ns, place)],
@@ -230,7 +230,7 @@ impl Sideband {
     }
 
     /// The thread goes; after it the CPU is idle.
-    pub(crate) fn switch_out(&self, tid: Tid, preempted: bool, ns: u64, place: Place) -> Vec<Timed> {
+    pub(crate) fn switch_out(&self, tid: Tid, preempted: bool, ns: u64, place: RunsOn) -> Vec<Timed> {
         match self.switches {
             Switches::None => vec![],
             Switches::Tasks => vec![self.task_switch(tid, true, preempted, ns, place)],
@@ -246,7 +246,7 @@ impl Sideband {
         self.switches == Switches::Cpus
     }
 
-    fn task_switch(&self, tid: Tid, out: bool, preempted: bool, ns: u64, place: Place) -> Timed {
+    fn task_switch(&self, tid: Tid, out: bool, preempted: bool, ns: u64, place: RunsOn) -> Timed {
         self.record(&Record::Switch { out, preempted }, Source::Tracking, tid, ns, place)
     }
 
@@ -257,7 +257,7 @@ impl Sideband {
         preempted: bool,
         other_tid: Tid,
         ns: u64,
-        place: Place,
+        place: RunsOn,
     ) -> Timed {
         let other_pid = self.pid_of(other_tid);
         let record = Record::SwitchCpuWide { out, preempted, other_pid, other_tid };
@@ -281,7 +281,7 @@ const IDLE: Tid = Tid(0);
 /// Between the records of the idle task and of the thread.
 const IDLE_NS: u64 = 60;
 /// Where the main thread starts.
-pub(crate) const FIRST_PLACE: Place = Place { buffer: 0, cpu: Cpu(0) };
+pub(crate) const FIRST_PLACE: RunsOn = RunsOn { buffer: 0, cpu: Cpu(0) };
 
 /// `config` of the `intel_pt` event.
 fn config(options: &Options) -> u64 {

@@ -9,16 +9,16 @@ use crate::aux_buffer::AuxBuffer;
 use crate::clock::{Time, ticks};
 use crate::fault::Fault;
 use crate::filter::IpFilter;
-use crate::kernel::{Entry, Kernel, Mark, Plan};
+use crate::kernel::{Kernel, KernelEntry, Mark, Plan};
 use crate::options::Options;
 use crate::program::Program;
 use crate::pt_unit::Output;
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Turn};
-use crate::sideband::{FIRST_PLACE, Place, Sideband};
+use crate::sideband::{FIRST_PLACE, RunsOn, Sideband};
 use crate::slice::{Leave, Slice};
 use crate::slow_calls::SlowCalls;
-use crate::thread::Thread;
+use crate::thread::ReplayedThread;
 use crate::timeline::Timeline;
 use crate::truth::{Flags, Kind};
 use model::Avma;
@@ -180,7 +180,7 @@ impl<'p> World<'p> {
     }
 
     /// `parent` made a thread, or a process, of which no more is known.
-    pub(crate) fn cloned(&mut self, parent: Tid, child: Tid, now: Time, place: Place) {
+    pub(crate) fn cloned(&mut self, parent: Tid, child: Tid, now: Time, place: RunsOn) {
         let is_thread = self.program.threads.iter().any(|thread| thread.tid == child);
         if is_thread {
             self.newborn.push((child, now.plus_us(12.0)));
@@ -194,7 +194,7 @@ impl<'p> World<'p> {
     }
 
     /// A system call returned to this place in a thread's log: perhaps it mapped something.
-    pub(crate) fn returned(&mut self, tid: Tid, at: usize, now: Time, place: Place) {
+    pub(crate) fn returned(&mut self, tid: Tid, at: usize, now: Time, place: RunsOn) {
         let Some(&i) = self.mapping_at.get(&(tid, at)) else { return };
         if now < self.window.start {
             self.early_mappings.push(i);
@@ -206,7 +206,7 @@ impl<'p> World<'p> {
     }
 
     /// The thread is being traced, from now on if it was not.
-    pub(crate) fn recorded(&mut self, thread: &mut Thread<'_>, ns: u64, place: Place) {
+    pub(crate) fn recorded(&mut self, thread: &mut ReplayedThread<'_>, ns: u64, place: RunsOn) {
         thread.truth.set_paused(false);
         if self.itrace_started.insert((thread.tid, self.options.per_cpu.then_some(place.cpu))) {
             self.timeline.add(self.sideband.itrace_start(thread.tid, ns, place));
@@ -217,7 +217,7 @@ impl<'p> World<'p> {
     pub(crate) fn drain(
         &mut self,
         buffer: &mut AuxBuffer,
-        place: Place,
+        place: RunsOn,
         tid: Tid,
         now: Time,
         full_until: Option<Time>,
@@ -245,20 +245,20 @@ impl<'p> World<'p> {
 /// The simulation.
 pub(crate) struct Simulation<'p> {
     pub(crate) world: World<'p>,
-    pub(crate) threads: Vec<Thread<'p>>,
+    pub(crate) threads: Vec<ReplayedThread<'p>>,
     pub(crate) buffers: Vec<AuxBuffer>,
     schedule: Schedule,
     /// When the last thread left its CPU.
     pub(crate) end: Time,
     /// Threads that end with the process.
-    end_with_process: Vec<(Tid, Place)>,
+    end_with_process: Vec<(Tid, RunsOn)>,
 }
 
 impl<'p> Simulation<'p> {
     pub(crate) fn new(world: World<'p>, buffers: Vec<AuxBuffer>) -> Self {
         let main = Tid(world.program.pid.0);
-        let mut threads: Vec<Thread<'p>> =
-            world.program.threads.iter().map(|log| Thread::new(log, log.tid == main)).collect();
+        let mut threads: Vec<ReplayedThread<'p>> =
+            world.program.threads.iter().map(|log| ReplayedThread::new(log, log.tid == main)).collect();
         let mut buffers = buffers;
         if world.is_late_start() {
             threads.iter_mut().for_each(|thread| thread.truth.set_paused(true));
@@ -307,7 +307,7 @@ impl<'p> Simulation<'p> {
             thread.done = true;
             return;
         }
-        let place = Place { buffer: index as u32, cpu: Cpu(cpu as u32) };
+        let place = RunsOn { buffer: index as u32, cpu: Cpu(cpu as u32) };
         let mut slice = Slice { world: &mut self.world, thread, buffer, place };
         slice.switch_in(start, turn.first_on_cpu);
         let until = slice.thread.now.plus(ticks(slice.world.options.slice_ms * 1000.0));
@@ -336,7 +336,7 @@ impl Slice<'_, '_> {
         let force_psb = first_on_cpu && self.world.options.per_cpu;
         if self.world.kernel.is_some() {
             if self.thread.stay.is_none() {
-                self.begin_untraced_stay(Entry::Fork);
+                self.begin_untraced_stay(KernelEntry::Fork);
             }
             // Linux switches the PMUs on before it writes the record (`__perf_event_task_sched_in`).
             if start >= self.world.window.start {

@@ -5,13 +5,13 @@ use model::{Avma, Tid};
 use crate::aux_buffer::AuxBuffer;
 use crate::block::{Block, Signals, Terminator};
 use crate::clock::{Time, ticks};
-use crate::kernel::Entry as KernelEntry;
+use crate::kernel::KernelEntry;
 use crate::log::{Entry, syscall};
 use crate::pt_unit::Output;
-use crate::sideband::Place;
+use crate::sideband::RunsOn;
 use crate::sigreturn::{self, Step};
 use crate::simulate::World;
-use crate::thread::Thread;
+use crate::thread::ReplayedThread;
 use crate::truth::{Flags, Kind};
 
 /// Core cycles of 3.6 GHz per instruction, in 1/1024 TSC ticks: 0.4.
@@ -42,9 +42,9 @@ pub(crate) enum Leave {
 
 pub(crate) struct Slice<'a, 'p> {
     pub(crate) world: &'a mut World<'p>,
-    pub(crate) thread: &'a mut Thread<'p>,
+    pub(crate) thread: &'a mut ReplayedThread<'p>,
     pub(crate) buffer: &'a mut AuxBuffer,
-    pub(crate) place: Place,
+    pub(crate) place: RunsOn,
 }
 
 impl Slice<'_, '_> {

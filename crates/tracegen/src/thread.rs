@@ -10,7 +10,7 @@ use crate::truth::Writer;
 use model::Avma;
 
 #[derive(Debug)]
-pub(crate) struct Thread<'p> {
+pub(crate) struct ReplayedThread<'p> {
     pub(crate) tid: Tid,
     pub(crate) log: &'p ThreadLog,
     /// The next word of the log.
@@ -50,7 +50,7 @@ pub(crate) struct Thread<'p> {
     pub(crate) counts_since: Option<u64>,
 }
 
-impl<'p> Thread<'p> {
+impl<'p> ReplayedThread<'p> {
     pub(crate) fn new(log: &'p ThreadLog, main: bool) -> Self {
         Self {
             tid: log.tid,

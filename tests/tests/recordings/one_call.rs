@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use analyzer::{CallId, CallRow, CallTree, Node, TreeSink, Trees};
 use decoder::DecodeOptions;
 use func_latency::args::DecoderChoice;
-use func_latency::one_call::{self, CallKey, Place};
+use func_latency::one_call::{self, CallKey, CallPlace};
 use model::{AuxOffset, AuxOwner};
 use truth_tests::{Opened, fixture, is_full_run, pipeline};
 
@@ -69,7 +69,7 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
     let mut kept =
         Kept { entries: rows.iter().filter_map(|row| row.aux_offset).collect(), trees: HashMap::new() };
     let _ = opened.analyse_trees(&[function], &DecodeOptions::default(), &mut kept);
-    let place = Place {
+    let place = CallPlace {
         recording: &opened.recording,
         schedule: &opened.schedule,
         image: &opened.image,

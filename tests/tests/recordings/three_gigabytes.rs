@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use analyzer::CallRow;
 use decoder::DecodeOptions;
 use func_latency::args::DecoderChoice;
-use func_latency::one_call::{self, CallKey, Place};
+use func_latency::one_call::{self, CallKey, CallPlace};
 use tracegen::Options;
 use truth_tests::{Opened, fixture, is_full_run, pipeline};
 
@@ -35,7 +35,7 @@ fn open(data: &Path, row: &CallRow) -> (Duration, u64) {
     let file = pipeline::open(data).unwrap();
     let opened = Opened::new(&file).unwrap();
     let function = opened.function(SYMBOL).unwrap();
-    let place = Place {
+    let place = CallPlace {
         recording: &opened.recording,
         schedule: &opened.schedule,
         image: &opened.image,

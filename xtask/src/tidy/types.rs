@@ -1,34 +1,23 @@
 //! Types of one name: a reader who finds `Part` has to know which of them is meant.
 //!
 //! Within a crate each `struct`, `enum`, `union`, `trait` and `type` has a name of its own, tests excepted;
-//! `Error` is each library's. Names that are there twice still are listed, and the list only gets shorter.
+//! `Error` is each library's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Names that remain: `CRATE NAME`, sorted.
-const KNOWN: &str = "xtask/src/tidy/known_names.txt";
-
 /// Names of types by crate, each with the files that define it.
 type Definitions<'t> = BTreeMap<(&'t str, &'t str), Vec<(&'t str, usize)>>;
 
-/// Names that a crate has twice and that are not in [`KNOWN`], and lines of it that name none.
+/// Names that a crate has twice.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let known: BTreeSet<&str> = tree.text(KNOWN).unwrap_or_default().lines().collect();
-    let mut found = definitions(tree);
-    found.retain(|(_, name), places| places.len() > 1 && *name != "Error");
-    let name_of = |(of, name): &(&str, &str)| format!("{of} {name}");
-    let gone = (1..).zip(tree.text(KNOWN).unwrap_or_default().lines());
-    let gone = gone.filter(|(_, line)| !found.keys().any(|key| name_of(key) == *line));
-    let mut findings: Vec<Finding> =
-        gone.map(|(number, line)| Finding::new(KNOWN, number, format!("no longer twice: {line}"))).collect();
-    for (key, places) in found.iter().filter(|(key, _)| !known.contains(name_of(key).as_str())) {
+    let mut findings = Vec::new();
+    for ((_, name), places) in definitions(tree).iter().filter(|((_, name), _)| *name != "Error") {
         let [(first, line), others @ ..] = places.as_slice() else { continue };
         findings.extend(others.iter().map(|(path, number)| {
-            let message = format!("a second type `{}`: {first}:{line} has the first", key.1);
-            Finding::new(path, *number, message)
+            Finding::new(path, *number, format!("a second type `{name}`: {first}:{line} has the first"))
         }));
     }
     findings
@@ -106,11 +95,5 @@ mod tests {
             ("crates/x/tests/b.rs", "struct Part;\n"),
         ];
         assert_eq!(check(&Tree::of(&files)), []);
-    }
-
-    #[test]
-    fn the_list_has_only_names_that_are_there_twice() {
-        let files = [FIRST, ("crates/x/src/b.rs", "struct Part;\n"), (KNOWN, "x Other\nx Part\n")];
-        assert_eq!(shown(&check(&Tree::of(&files))), [format!("{KNOWN}:1: no longer twice: x Other")]);
     }
 }

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use analyzer::{CallTree, FoundPaths, Total};
 
 use super::Names;
-use super::units::{counted, duration_within, grouped, percent_within, share};
+use super::time_sum::TimeSum;
+use super::units::{counted, grouped, percent_within, share};
 use crate::export::{NodeLabels, observed_part};
 use crate::tree_config::GraphStyle;
 
@@ -18,40 +19,22 @@ use crate::tree_config::GraphStyle;
 struct GraphBranch {
     label: usize,
     /// The time that went through here.
-    total: Time,
+    total: TimeSum,
     children: Vec<usize>,
 }
 
 /// A function of the table.
 #[derive(Clone, Copy, Debug, Default)]
 struct GraphFunction {
-    total: Time,
-    own: Time,
+    total: TimeSum,
+    own: TimeSum,
     calls: u64,
 }
 
-/// A sum of times, and the most by which it may differ from the true one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Time {
-    ns: u64,
-    error_ns: u64,
-}
-
-impl Time {
-    fn add(&mut self, other: Self) {
-        self.ns += other.ns;
-        self.error_ns = self.error_ns.saturating_add(other.error_ns);
-    }
-
-    fn text(self) -> String {
-        duration_within(self.ns, self.error_ns)
-    }
-
-    /// In percent of a whole.
-    fn percent(self, whole_ns: u64) -> String {
-        let (part, error) = (share(self.ns, whole_ns), share(self.error_ns, whole_ns));
-        if error < 0.05 { format!("{part:.2}") } else { percent_within(part, error) }
-    }
+/// In percent of a whole; to the hundredth, where that is known.
+fn percent(time: TimeSum, whole_ns: u64) -> String {
+    let (part, error) = (share(time.ns, whole_ns), share(time.error_ns, whole_ns));
+    if error < 0.05 { format!("{part:.2}") } else { percent_within(part, error) }
 }
 
 /// All functions, and the graph below each: flat, the first branches are the functions'.
@@ -59,7 +42,7 @@ struct Graph {
     functions: Vec<GraphFunction>,
     branches: Vec<GraphBranch>,
     places: HashMap<(usize, usize), usize>,
-    whole: Time,
+    whole: TimeSum,
 }
 
 impl Graph {
@@ -68,8 +51,8 @@ impl Graph {
         let functions = vec![GraphFunction::default(); labels.all().len()];
         let root = |label| GraphBranch { label, ..GraphBranch::default() };
         let branches = (0..functions.len()).map(root).collect();
-        let time = |of: &Total, error_ns| Time { ns: style.weight.of(of).unwrap_or_default(), error_ns };
-        let mut whole = Time::default();
+        let time = |of: &Total, error_ns| TimeSum { ns: style.weight.of(of).unwrap_or_default(), error_ns };
+        let mut whole = TimeSum::default();
         tree.roots().for_each(|root| whole.add(time(&root.total, root.error_ns)));
         let mut graph = Self { functions, branches, places: HashMap::new(), whole };
         let mut path: Vec<usize> = Vec::new();
@@ -83,7 +66,7 @@ impl Graph {
             if let Some(function) = graph.functions.get_mut(label) {
                 function.own.add(time(&step.own, step.own_error_ns));
                 function.calls += step.node.total.count;
-                function.total.add(if is_outermost { total } else { Time::default() });
+                function.total.add(if is_outermost { total } else { TimeSum::default() });
             }
             path.push(label);
             if style.callee {
@@ -99,7 +82,7 @@ impl Graph {
     }
 
     /// A child of a branch, which is made if it is not there yet.
-    fn child(&mut self, parent: usize, label: usize, total: Time) -> usize {
+    fn child(&mut self, parent: usize, label: usize, total: TimeSum) -> usize {
         let next = self.branches.len();
         let index = *self.places.entry((parent, label)).or_insert(next);
         if index == next {
@@ -115,7 +98,7 @@ impl Graph {
     }
 
     /// Adds the callers of the function at the end of `path`.
-    fn add_callers(&mut self, path: &[usize], total: Time, depth: usize) {
+    fn add_callers(&mut self, path: &[usize], total: TimeSum, depth: usize) {
         let mut callers = path.iter().rev();
         let Some(&function) = callers.next() else { return };
         let mut at = function;
@@ -130,7 +113,7 @@ impl Graph {
         &mut self,
         inside: Vec<usize>,
         label: usize,
-        total: Time,
+        total: TimeSum,
         is_outermost: bool,
     ) -> Vec<usize> {
         let mut branches: Vec<usize> =
@@ -176,8 +159,8 @@ pub fn write(
         writeln!(
             out,
             "{:>8}{:>8} {:>10} {:>10} {:>13}  {}",
-            total.percent(whole.ns),
-            own.percent(whole.ns),
+            percent(total, whole.ns),
+            percent(own, whole.ns),
             total.text(),
             own.text(),
             grouped(calls),
@@ -225,7 +208,7 @@ impl Drawing<'_> {
         let last = shown.len().saturating_sub(1);
         for (number, (index, branch)) in shown.into_iter().enumerate() {
             let corner = if number == last { '`' } else { '|' };
-            let percent = branch.total.percent(base_ns);
+            let percent = percent(branch.total, base_ns);
             writeln!(out, "{margin}{corner}--{percent}%-- {}", name(branch))?;
             let bar = if number == last { ' ' } else { '|' };
             let base_ns = if self.style.fractal { branch.total.ns } else { base_ns };

@@ -25,6 +25,7 @@ pub mod runs;
 pub mod stat;
 pub mod table;
 pub mod text;
+mod time_sum;
 pub mod timeline;
 pub mod top;
 pub mod tree;

@@ -13,7 +13,8 @@ use super::json::CallsJson;
 use super::names::file_name;
 use super::row_limit::RowLimit;
 use super::table::{Align, Table};
-use super::units::{counted, duration, duration_within, grouped, percent_within, share};
+use super::time_sum::TimeSum;
+use super::units::{counted, duration, grouped};
 use super::wrappers::Wrappers;
 use crate::args::TopBy;
 
@@ -41,32 +42,11 @@ struct TopRow<'a> {
     /// All calls, whole or not.
     calls: u64,
     /// Time in its outermost calls, as far as they were seen.
-    total: Time,
+    total: TimeSum,
     /// The part of that in no callee.
-    own: Time,
+    own: TimeSum,
     /// The functions that only call it, the outermost first.
     wrappers: Vec<FunctionId>,
-}
-
-/// A sum of times, and the most by which it may differ from the true one.
-#[derive(Clone, Copy, Default, Serialize)]
-struct Time {
-    ns: u64,
-    error_ns: u64,
-}
-
-impl Time {
-    fn plus(self, other: Self) -> Self {
-        Self { ns: self.ns.saturating_add(other.ns), error_ns: self.error_ns.saturating_add(other.error_ns) }
-    }
-
-    fn text(self) -> String {
-        duration_within(self.ns, self.error_ns)
-    }
-
-    fn percent(self, whole_ns: u64) -> String {
-        percent_within(share(self.ns, whole_ns), share(self.error_ns, whole_ns))
-    }
 }
 
 impl<'a> TopRow<'a> {
@@ -74,13 +54,13 @@ impl<'a> TopRow<'a> {
         let open = &function.open;
         let own = |rows: &[ChildRow]| {
             let row = rows.iter().find(|row| row.kind == ChildKind::Own);
-            row.map_or(Time::default(), |row| Time { ns: row.total.sum_ns, error_ns: row.error_ns })
+            row.map_or(TimeSum::default(), |row| TimeSum { ns: row.total.sum_ns, error_ns: row.error_ns })
         };
         Self {
             function,
             calls: calls(function),
-            total: Time { ns: function.outermost.sum_ns, error_ns: function.outermost_error_ns }
-                .plus(Time { ns: open.observed.sum_ns, error_ns: error_of_open(function) }),
+            total: TimeSum { ns: function.outermost.sum_ns, error_ns: function.outermost_error_ns }
+                .plus(TimeSum { ns: open.observed.sum_ns, error_ns: error_of_open(function) }),
             own: own(&function.children).plus(own(&open.children)),
             wrappers: Vec::new(),
         }
@@ -212,7 +192,7 @@ fn left_out(
         0 => return Ok(()),
         count => counted(count as u64, "more function"),
     };
-    let own = rest().map(|row| row.own).fold(Time::default(), Time::plus);
+    let own = rest().map(|row| row.own).fold(TimeSum::default(), TimeSum::plus);
     let own = format!(", {} % of the time in themselves", own.percent(view.observed_ns()));
     let own = if view.has_times() { own } else { String::new() };
     writeln!(out, "  ... {functions}{own}; --all prints them")
@@ -274,9 +254,9 @@ struct TopEntry {
     object: Option<String>,
     calls: CallsJson,
     /// Null: no time is known.
-    total: Option<Time>,
+    total: Option<TimeSum>,
     #[serde(rename = "self")]
-    own: Option<Time>,
+    own: Option<TimeSum>,
     share: Option<f64>,
 }
 

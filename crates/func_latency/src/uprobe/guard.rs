@@ -211,7 +211,7 @@ pub(super) struct TooMuch {
 
 /// What has been spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct GuardSpent {
     /// Hits x cost, of the CPU time without.
     pub(super) percent: f64,
     /// By how much CPU time for each call has risen, and the error of that, both in percent; `None`: too
@@ -320,9 +320,9 @@ impl Guard {
     }
 
     /// What has been spent in all.
-    pub(super) fn spent(&self) -> Spent {
+    pub(super) fn spent(&self) -> GuardSpent {
         let rise = self.with.rise(&self.before);
-        Spent {
+        GuardSpent {
             percent: 100.0 * self.cost_ns as f64 / self.own_ns.max(1) as f64,
             rise_percent: rise.map(|(rise, error)| (100.0 * rise, 100.0 * error)),
         }

@@ -53,7 +53,7 @@ use before::{Plan, Ready};
 use ends::MeasuredCosts;
 use functions::Candidate;
 use overhead::{Choice, Expected};
-use report::{Live, Seen};
+use report::{LiveNames, Seen};
 use status::Status;
 use watched::Watched;
 use window::{Went, Window};
@@ -151,7 +151,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     };
     let ready = plan.carry_out(&target.processes(&proc), costs_removal, &status)?;
     let schedule = Schedule::default();
-    let names = Live::new(&code.image);
+    let names = LiveNames::new(&code.image);
     let request = report::request(report, &target, &code, &wanted);
     let mut analysis = report::analysis(&request, &code, &schedule, &candidates, &costs, &names);
     if !config.sched {

@@ -60,7 +60,7 @@ pub(super) fn analysis<'a>(
     schedule: &'a Schedule,
     chosen: &[Candidate],
     costs: &EndCosts,
-    names: &'a Live<'a>,
+    names: &'a LiveNames<'a>,
 ) -> ProbedAnalysis<'a> {
     let around = Surroundings {
         code: &code.image,
@@ -87,18 +87,18 @@ pub(super) fn probe_costs(candidates: &[Candidate], costs: &EndCosts) -> Vec<Pro
 }
 
 /// What runs now: the kernel's functions are read when one is asked for.
-pub(super) struct Live<'a> {
+pub(super) struct LiveNames<'a> {
     kernel: OnceCell<KernelSymbols>,
     image: &'a Image,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveNames<'a> {
     pub(super) fn new(image: &'a Image) -> Self {
         Self { kernel: OnceCell::new(), image }
     }
 }
 
-impl StackNames for Live<'_> {
+impl StackNames for LiveNames<'_> {
     fn kernel(&self, address: Avma) -> Option<&str> {
         self.kernel.get_or_init(|| KernelSymbols::read("/proc/kallsyms".as_ref())).name(address)
     }

@@ -8,7 +8,7 @@ use bpf::{EndCosts, Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Re
 use model::ProbeSink;
 
 use super::functions::Candidate;
-use super::guard::{CpuTime, Guard, Snapshot, Spent, TooMuch};
+use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
 use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{Round, Turns};
@@ -40,7 +40,7 @@ pub(super) struct Went {
     /// It went too far: with children, or altogether.
     pub(super) stopped: Option<TooMuch>,
     /// What it cost.
-    pub(super) spent: Spent,
+    pub(super) spent: GuardSpent,
     /// Between what the costs were that were measured meanwhile; `None`: those of before held throughout.
     pub(super) costs: Option<EndCosts>,
 }

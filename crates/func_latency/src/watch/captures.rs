@@ -46,7 +46,7 @@ pub(super) struct Limits {
 const WAITING_MAX: usize = 1 << 10;
 
 /// The trace that there is.
-pub(super) struct Trace<'a> {
+pub(super) struct CaptureTrace<'a> {
     /// The files that have it, in order.
     pub(super) files: Vec<Source<'a>>,
     /// What is older is gone; `None`: nothing is.
@@ -137,7 +137,7 @@ impl Captures {
 
     /// Makes the captures of which all is there; `until` is when the trace ends, or `None` if no more comes.
     /// One that cannot be made is a warning.
-    pub(super) fn make(&mut self, growing: &Growing, trace: &Trace<'_>, until: Option<Ns>) {
+    pub(super) fn make(&mut self, growing: &Growing, trace: &CaptureTrace<'_>, until: Option<Ns>) {
         let after_ns = self.limits.after_ns;
         let is_there =
             |hit: &mut Hit| until.is_none_or(|until| hit.span.1.0.saturating_add(after_ns) <= until.0);
@@ -192,7 +192,7 @@ impl Captures {
     }
 
     /// Writes one capture.
-    fn write(&self, growing: &Growing, trace: &Trace<'_>, hit: &Hit) -> Result<Capture> {
+    fn write(&self, growing: &Growing, trace: &CaptureTrace<'_>, hit: &Hit) -> Result<Capture> {
         let image = growing.image().context("no code is known yet")?;
         let function = hit.function.or_else(|| growing.wanted().first().map(|wanted| wanted.function.id));
         let function = function.context("no function is known yet")?;

@@ -13,7 +13,7 @@ use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
 use perfdata::Source;
 use recorder::{Interrupts, Piece, Pieces};
 
-use super::captures::Trace;
+use super::captures::CaptureTrace;
 use super::growing::{Growing, Part};
 use super::{Meant, Watch};
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ use crate::record_config::RecordConfig;
 use crate::{output, recording};
 
 /// What a live watch needs besides.
-pub(super) struct Live<'a> {
+pub(super) struct LiveWatch<'a> {
     pub(super) record: &'a RecordConfig,
     pub(super) directory: Option<PathBuf>,
     pub(super) most_bytes: u64,
@@ -32,7 +32,7 @@ pub(super) struct Live<'a> {
 
 /// Records and watches.
 pub(super) fn run(
-    live: &Live<'_>,
+    live: &LiveWatch<'_>,
     watch: impl FnOnce(&Recording<'_>) -> Result<Watch> + Send,
 ) -> Result<Exit> {
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
@@ -249,10 +249,10 @@ struct KeptPiece {
 const KEPT_MAX: usize = 256;
 
 impl KeptPieces {
-    fn trace(&self) -> Trace<'_> {
+    fn trace(&self) -> CaptureTrace<'_> {
         let pieces = self.pieces.iter();
         let files = pieces.map(|piece| Source { file: &piece.file, new_from: piece.new_from });
-        Trace { files: files.collect(), begins: self.begins }
+        CaptureTrace { files: files.collect(), begins: self.begins }
     }
 
     /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are

@@ -35,7 +35,7 @@ use crate::render::image_names::ImageNames;
 use crate::render::interval::{self, Interval, json, openmetrics};
 use crate::report_command::{self, leave_out_uncalled};
 use crate::target::{self, Wanted};
-use captures::{Captures, Limits, Trace};
+use captures::{CaptureTrace, Captures, Limits};
 use growing::{Growing, Part};
 use outside::{Event, Heard, Listener};
 use triggers::{Asked, Hit};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
-    let live = live::Live { record: &record, directory, most_bytes, interval };
+    let live = live::LiveWatch { record: &record, directory, most_bytes, interval };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let watch = Watch::new(growing, report, interval, openmetrics);
@@ -315,7 +315,7 @@ impl Watch {
     }
 
     /// Makes the captures of which all is there. Returns, once, whether the watch has come to its end.
-    fn capture(&mut self, trace: &Trace<'_>, until: Option<Ns>) -> bool {
+    fn capture(&mut self, trace: &CaptureTrace<'_>, until: Option<Ns>) -> bool {
         if let Some((captures, _)) = &mut self.captures {
             captures.make(&self.growing, trace, until);
         }

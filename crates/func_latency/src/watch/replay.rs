@@ -7,7 +7,7 @@ use anyhow::Result;
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
 use perfdata::Source;
 
-use super::captures::Trace;
+use super::captures::CaptureTrace;
 use super::growing::Part;
 use super::{Meant, Watch};
 use crate::config::CallsConfig;
@@ -80,7 +80,7 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
                 now: to,
             },
         )?;
-        let trace = Trace { files: vec![Source { file: &file, new_from: 0 }], begins: None };
+        let trace = CaptureTrace { files: vec![Source { file: &file, new_from: 0 }], begins: None };
         watch.capture(&trace, (!is_last).then_some(to));
         seen_bytes = bytes;
         if is_last {

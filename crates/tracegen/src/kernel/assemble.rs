@@ -69,7 +69,7 @@ struct Draft {
 
 /// A function of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
+pub(crate) struct KernelFunction {
     pub(crate) name: String,
     /// Linked address.
     pub(crate) start: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Assembled {
     /// How each block's branch is decided, and what happens before each block.
     pub(crate) choices: Vec<Choice>,
     pub(crate) marks: Vec<Option<Mark>>,
-    pub(crate) functions: Vec<Function>,
+    pub(crate) functions: Vec<KernelFunction>,
     /// The code as it runs.
     pub(crate) bytes: Vec<u8>,
     /// The code as the linker made it.
@@ -240,7 +240,7 @@ impl Assembler {
         }
         let ends = self.names.iter().skip(1).map(|(_, draft)| starts[*draft]).chain([out.bytes.len()]);
         out.functions = (self.names.iter().zip(ends))
-            .map(|((name, draft), end)| Function {
+            .map(|((name, draft), end)| KernelFunction {
                 name: name.clone(),
                 start: base + starts[*draft] as u64,
                 size: (end - starts[*draft]) as u64,

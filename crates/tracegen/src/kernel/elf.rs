@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use model::BuildId;
 
-use super::assemble::Function;
+use super::assemble::KernelFunction;
 use super::{Kernel, LINKED_AT, SLIDE};
 
 /// The kernel's build id.
@@ -124,7 +124,7 @@ fn file(mut sections: Vec<Section>) -> Vec<u8> {
     [out.0, body, headers.0].concat()
 }
 
-fn symbols(functions: &[Function]) -> (Vec<u8>, Vec<u8>) {
+fn symbols(functions: &[KernelFunction]) -> (Vec<u8>, Vec<u8>) {
     let mut symbols = Bytes(vec![0; 24]);
     let mut strings = b"\0".to_vec();
     for function in functions {

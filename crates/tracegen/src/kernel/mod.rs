@@ -22,7 +22,7 @@ use text::{WORKERS, worker};
 
 pub(crate) use assemble::Mark;
 pub(crate) use elf::{build_id, kallsyms, kcore, vmlinux};
-pub(crate) use stay::{Entry, Plan, Stay};
+pub(crate) use stay::{KernelEntry, Plan, Stay};
 
 /// Where the kernel is linked (`__START_KERNEL` in arch/x86/kernel/vmlinux.lds.S).
 const LINKED_AT: u64 = 0xffff_ffff_8100_0000;

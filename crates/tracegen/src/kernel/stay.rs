@@ -17,7 +17,7 @@ use crate::truth::{Flags, Kind};
 
 /// How the kernel is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum KernelEntry {
     SystemCall,
     /// An interrupt or fault.
     Interrupt,
@@ -27,7 +27,7 @@ pub(crate) enum Entry {
     Fork,
 }
 
-impl Entry {
+impl KernelEntry {
     const fn function(self) -> &'static str {
         match self {
             Self::SystemCall => "entry_SYSCALL_64",
@@ -66,8 +66,8 @@ impl Stay {
 
 impl Slice<'_, '_> {
     /// Control enters the kernel from the instruction `from`; without a kernel that is traced, tracing ends.
-    pub(crate) fn enter_kernel(&mut self, entry: Entry, from: Avma, flags: Flags) {
-        let by_call = entry == Entry::SystemCall;
+    pub(crate) fn enter_kernel(&mut self, entry: KernelEntry, from: Avma, flags: Flags) {
+        let by_call = entry == KernelEntry::SystemCall;
         let kind = if by_call { Kind::Syscall } else { Kind::Async };
         let mut to = None;
         if let Some(kernel) = self.world.kernel {
@@ -153,7 +153,7 @@ impl Slice<'_, '_> {
     }
 
     /// The thread is in the kernel, and tracing is off.
-    pub(crate) fn begin_untraced_stay(&mut self, entry: Entry) {
+    pub(crate) fn begin_untraced_stay(&mut self, entry: KernelEntry) {
         if let Some(kernel) = self.world.kernel {
             let stay = Stay::new(kernel.entry(entry.function()), Plan::GoOn);
             self.thread.stay = Some(Stay { traced: false, ..stay });

@@ -35,7 +35,7 @@ pub(super) enum What {
 
 /// A function of the traced program.
 #[derive(Clone, Debug)]
-pub(super) struct Function {
+pub(super) struct CodeFunction {
     pub(super) name: String,
     object: Option<usize>,
     /// First instruction, if it is known.
@@ -97,7 +97,7 @@ pub(super) struct Code {
     /// A mapping takes the place of an older one.
     is_replaced: bool,
     objects: Vec<Object>,
-    functions: Vec<Function>,
+    functions: Vec<CodeFunction>,
     /// Threads that were made, or executed a new program, while it was recorded.
     born: HashSet<Tid>,
     indices: HashMap<(usize, Key), FunctionIndex>,
@@ -110,7 +110,8 @@ impl Code {
     pub(super) fn load(recording: &Path) -> Result<Self, Error> {
         let data = fs::read(recording).map_err(|source| Error::Io { path: recording.into(), source })?;
         let (maps, born) = records(&data).ok_or_else(|| Error::Recording { path: recording.into() })?;
-        let unknown = Function { name: "[unknown]".into(), object: None, entry: None, what: What::Unnamed };
+        let unknown =
+            CodeFunction { name: "[unknown]".into(), object: None, entry: None, what: What::Unnamed };
         let mut code = Self {
             mappings: vec![],
             mapped: 0,
@@ -171,7 +172,7 @@ impl Code {
         }
     }
 
-    pub(super) fn get(&self, function: FunctionIndex) -> &Function {
+    pub(super) fn get(&self, function: FunctionIndex) -> &CodeFunction {
         &self.functions[function.0 as usize]
     }
 
@@ -231,10 +232,10 @@ impl Code {
         Some(*index)
     }
 
-    fn look_up(&self, index: usize, offset: u64, ip: Avma) -> Option<(Key, Function)> {
+    fn look_up(&self, index: usize, offset: u64, ip: Avma) -> Option<(Key, CodeFunction)> {
         let object = &self.objects[index];
         let address = object.address_of_offset(offset)?;
-        let function = |name: String, entry, what| Function { name, object: Some(index), entry, what };
+        let function = |name: String, entry, what| CodeFunction { name, object: Some(index), entry, what };
         let mapped_at = |start: u64| Avma(ip.0.wrapping_sub(address).wrapping_add(start));
         if let Some(part) = object.symbol_at(address) {
             let whole = object.whole(part);

@@ -4,7 +4,7 @@ use model::{Avma, Ns};
 
 use super::code::{FunctionIndex, What};
 use super::rows::{Entered, Ran, Status};
-use super::stack::{Frame, Instant, Kernel, Stack};
+use super::stack::{Frame, InKernel, Instant, Stack};
 use crate::truth::{Event, Events, Kind};
 
 impl Stack<'_> {
@@ -24,7 +24,7 @@ impl Stack<'_> {
             Kind::Overflow | Kind::Damaged => self.loss(),
             Kind::Truncated => {
                 // Tracing stopped in the kernel: what comes next is no return from it, unless from a handler.
-                self.is_away |= matches!(self.kernel.take(), Some(Kernel::Syscall { sigreturn: true, .. }));
+                self.is_away |= matches!(self.kernel.take(), Some(InKernel::Syscall { sigreturn: true, .. }));
                 self.loss();
             }
             _ => {
@@ -50,11 +50,11 @@ impl Stack<'_> {
             Kind::Jump | Kind::IndirectJump | Kind::ConditionalJump => self.jump(event, ahead),
             Kind::Syscall => {
                 let (since, sigreturn, lost) = (self.instant(), event.is_signal(), self.lost);
-                self.kernel = Some(Kernel::Syscall { site: event.from, since, sigreturn, lost });
+                self.kernel = Some(InKernel::Syscall { site: event.from, since, sigreturn, lost });
             }
             Kind::Async => {
                 let since = self.instant();
-                self.kernel = Some(Kernel::Async { ip: event.from, since, lost: self.lost });
+                self.kernel = Some(InKernel::Async { ip: event.from, since, lost: self.lost });
             }
             Kind::Enter => self.enter(event, ahead),
             Kind::FilterIn => {
@@ -370,13 +370,13 @@ impl Stack<'_> {
             return;
         }
         match kernel {
-            Some(Kernel::Async { ip, since, .. }) => {
+            Some(InKernel::Async { ip, since, .. }) => {
                 self.kernel_child(Avma(0), Entered::Interrupt, since);
                 if ip != event.to && self.frames.last().is_none_or(|f| f.hidden) {
                     self.arrive(Avma(0), event.to, ahead);
                 }
             }
-            Some(Kernel::Syscall { sigreturn: true, .. }) => {
+            Some(InKernel::Syscall { sigreturn: true, .. }) => {
                 self.check_sigreturn(event.to);
                 let interrupted = self.sigreturn();
                 let function = self.code.function(event.to);
@@ -390,7 +390,7 @@ impl Stack<'_> {
                     self.push_handler(self.instant(), interrupted, event.to, self.lost).unsure |= unsure;
                 }
             }
-            Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
+            Some(InKernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
             None if self.is_away => self.hidden_sigreturn(event.to),
             // Tracing starts again after a loss, in code that has gone on.
             None => (),
@@ -401,13 +401,13 @@ impl Stack<'_> {
     }
 
     /// The kernel called a handler.
-    fn signal(&mut self, kernel: Option<Kernel>, handler: Avma) {
+    fn signal(&mut self, kernel: Option<InKernel>, handler: Avma) {
         let mut start = self.instant();
         let mut entry_lost = kernel.is_none_or(|k| k.is_lost());
         let mut interrupted = kernel.map(|k| k.goes_on_at());
         match kernel {
-            Some(Kernel::Async { since, .. }) => start = since,
-            Some(Kernel::Syscall { sigreturn: true, .. }) => {
+            Some(InKernel::Async { since, .. }) => start = since,
+            Some(InKernel::Syscall { sigreturn: true, .. }) => {
                 let mark = self.frames.iter().rfind(|frame| frame.signal_mark);
                 let is_seen = mark.is_some_and(|mark| mark.seen_after == Some(self.losses));
                 interrupted = self.sigreturn();
@@ -418,7 +418,7 @@ impl Stack<'_> {
                 }
                 entry_lost |= !is_known;
             }
-            Some(Kernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
+            Some(InKernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
             // Without the interruption before it, the trace shows code that runs and not that it was entered.
             None if self.frames.is_empty() => return self.found(handler),
             None => (),
@@ -464,21 +464,21 @@ impl Stack<'_> {
 
     /// The kernel was entered in sight, and left by a handler out of sight, which has called `to`, or
     /// switched stacks.
-    fn hidden_handler(&mut self, kernel: Kernel, to: Avma) {
+    fn hidden_handler(&mut self, kernel: InKernel, to: Avma) {
         let function = self.code.function(to);
         let is_called = self.code.is_entry(function, to);
         let start = match kernel {
-            Kernel::Syscall { sigreturn: true, .. } => return,
-            Kernel::Syscall { site, since, .. } => {
+            InKernel::Syscall { sigreturn: true, .. } => return,
+            InKernel::Syscall { site, since, .. } => {
                 self.kernel_child(site, Entered::Syscall, since);
                 self.instant()
             }
-            Kernel::Async { since, .. } => since,
+            InKernel::Async { since, .. } => since,
         };
         if is_called {
             let interrupted = Some(kernel.goes_on_at());
             self.push_mark(FunctionIndex::UNKNOWN, start, interrupted, kernel.is_lost());
-        } else if matches!(kernel, Kernel::Async { .. }) {
+        } else if matches!(kernel, InKernel::Async { .. }) {
             self.kernel_child(Avma(0), Entered::Interrupt, start);
         }
     }
@@ -498,8 +498,8 @@ impl Stack<'_> {
 
     /// A signal came before the rt_sigreturn was done, and it is made again. (It leads to itself, too, if
     /// that is where the handler came that has returned.)
-    fn is_restarted_sigreturn(&self, kernel: Kernel, to: Avma) -> bool {
-        let Kernel::Syscall { site, sigreturn: true, .. } = kernel else { return false };
+    fn is_restarted_sigreturn(&self, kernel: InKernel, to: Avma) -> bool {
+        let InKernel::Syscall { site, sigreturn: true, .. } = kernel else { return false };
         let mark = self.frames.iter().rfind(|f| f.signal_mark);
         site == to && mark.is_some_and(|mark| mark.goes_on_at != Some(to))
     }

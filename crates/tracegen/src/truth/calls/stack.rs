@@ -101,12 +101,12 @@ impl Instant {
 
 /// The thread went into the kernel and has not come back.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kernel {
+pub(super) enum InKernel {
     Syscall { site: Avma, since: Instant, sigreturn: bool, lost: bool },
     Async { ip: Avma, since: Instant, lost: bool },
 }
 
-impl Kernel {
+impl InKernel {
     /// Where user code goes on if nothing else happens.
     pub(super) fn goes_on_at(&self) -> Avma {
         /// `syscall` is two bytes long.
@@ -137,7 +137,7 @@ pub(super) struct Stack<'a> {
     pub(super) off_since: Option<Ns>,
     /// What it has executed so far.
     pub(super) ran: Ran,
-    pub(super) kernel: Option<Kernel>,
+    pub(super) kernel: Option<InKernel>,
     /// Control has left the IP filter, or a loss hides the end of an rt_sigreturn: a handler may return out
     /// of sight.
     pub(super) is_away: bool,

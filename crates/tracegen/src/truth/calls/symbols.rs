@@ -10,7 +10,7 @@ use super::unwind::{self, UnwindRange};
 
 /// A function symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
+pub(super) struct FunctionSymbol {
     /// Address as linked.
     pub(super) address: u64,
     pub(super) size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Object {
     bytes: Vec<u8>,
     segments: Vec<LoadedSegment>,
     /// By address, one for each.
-    symbols: Vec<Symbol>,
+    symbols: Vec<FunctionSymbol>,
     /// Address of each name, aliases too.
     addresses: HashMap<String, u64>,
     plt: Vec<Range<u64>>,
@@ -60,12 +60,12 @@ impl Object {
             .filter(|s| s.name().is_ok_and(|name| name.starts_with(".plt")))
             .map(|s| s.address()..s.address().saturating_add(s.size()))
             .collect();
-        let mut symbols: Vec<Symbol> = elf
+        let mut symbols: Vec<FunctionSymbol> = elf
             .symbols()
             .chain(elf.dynamic_symbols())
             .filter(|s| s.kind() == SymbolKind::Text && !s.is_undefined())
             .filter_map(|s| {
-                Some(Symbol { address: s.address(), size: s.size(), name: s.name().ok()?.into() })
+                Some(FunctionSymbol { address: s.address(), size: s.size(), name: s.name().ok()?.into() })
             })
             .collect();
         // Of several symbols of one name, one that has a size.
@@ -118,13 +118,13 @@ impl Object {
     }
 
     /// The last symbol at or before an address, whether it reaches that far or not.
-    pub(super) fn symbol_before(&self, address: u64) -> Option<&Symbol> {
+    pub(super) fn symbol_before(&self, address: u64) -> Option<&FunctionSymbol> {
         let next = self.symbols.partition_point(|s| s.address <= address);
         self.symbols.get(next.checked_sub(1)?)
     }
 
     /// The symbol that covers an address.
-    pub(super) fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+    pub(super) fn symbol_at(&self, address: u64) -> Option<&FunctionSymbol> {
         self.symbol_before(address).filter(|s| address - s.address < s.size.max(1))
     }
 
@@ -141,7 +141,7 @@ impl Object {
     }
 
     /// The function that a symbol belongs to: for `f.cold` that is `f`.
-    pub(super) fn whole<'a>(&'a self, part: &'a Symbol) -> &'a Symbol {
+    pub(super) fn whole<'a>(&'a self, part: &'a FunctionSymbol) -> &'a FunctionSymbol {
         self.hot.get(&part.address).and_then(|&hot| self.symbol_before(hot)).unwrap_or(part)
     }
 
@@ -154,7 +154,7 @@ impl Object {
     }
 
     /// The functions whose mangled name contains the identifier `name`.
-    pub(super) fn mangled<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Symbol> {
+    pub(super) fn mangled<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a FunctionSymbol> {
         let part = format!("{}{name}", name.len());
         self.symbols
             .iter()
@@ -164,7 +164,7 @@ impl Object {
 
 /// `f` of `f.cold`, and of the `f.cold.7` of GCC 8. What LLVM gives that name to is called, and unwinds as a
 /// function does.
-fn hot_name<'a>(symbol: &'a Symbol, unwind: &[UnwindRange]) -> Option<&'a str> {
+fn hot_name<'a>(symbol: &'a FunctionSymbol, unwind: &[UnwindRange]) -> Option<&'a str> {
     let (hot, number) = symbol.name.rsplit_once(".cold")?;
     let is_number = number.strip_prefix('.').is_some_and(|n| n.parse::<u64>().is_ok());
     let at = unwind.binary_search_by_key(&symbol.address, |range| range.start).ok();
@@ -174,10 +174,10 @@ fn hot_name<'a>(symbol: &'a Symbol, unwind: &[UnwindRange]) -> Option<&'a str> {
 
 /// Symbols without a size (hand-written code, GCC's retpolines) reach to the next, or to the end of their
 /// section.
-fn reach_to_next(symbols: &mut [Symbol], sections: impl Iterator<Item = Range<u64>>) {
+fn reach_to_next(symbols: &mut [FunctionSymbol], sections: impl Iterator<Item = Range<u64>>) {
     let sections: Vec<Range<u64>> = sections.filter(|s| s.start > 0).collect();
     for i in 0..symbols.len() {
-        let Symbol { address, size, .. } = symbols[i];
+        let FunctionSymbol { address, size, .. } = symbols[i];
         let end = sections.iter().find(|s| s.contains(&address)).map_or(address, |s| s.end);
         if size == 0 {
             let next = symbols.get(i + 1).map_or(end, |next| next.address);
