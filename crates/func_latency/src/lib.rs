@@ -43,6 +43,33 @@
 //!
 //! Results go to stdout and depend on nothing but the recording and the options; everything else goes to
 //! stderr. Only this crate prints, exits and reads the environment.
+//!
+//! # As a library
+//!
+//! The crates below this one are a library. A report is a recording, an image of the code that ran, and an
+//! analysis that takes the events which the decoder finds:
+//!
+//! ```
+//! # let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+//! # let path = format!("{root}/fuzz/corpus/perfdata/seed-plain");
+//! # let symfs = Some(format!("{root}/fuzz/program").into());
+//! let file = perfdata::File::open(path)?;
+//! let recording = file.recording()?;
+//! let options = image::ImageOptions { symfs, ..Default::default() };
+//! let image = image::Image::load(&recording.sideband, &options);
+//! let schedule = model::Schedule::new(&recording.sideband);
+//! let query = image::Query { text: "round_of".to_owned(), object: None };
+//! let functions = image.find(&query)?.into_iter().map(|function| function.id).collect();
+//! let request = analyzer::Request { functions, ..Default::default() };
+//! let around = analyzer::Surroundings::of(&recording, &schedule, &image);
+//! let mut analysis = analyzer::Analysis::new(&request, around);
+//! decoder::decode(&recording, &schedule, &image, &image, &Default::default(), &|_| (), &mut analysis);
+//! for function in analysis.finish().functions {
+//!     println!("{} calls took {} ns", function.latency.count, function.latency.sum_ns);
+//! #   assert!(function.latency.count > 0);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod aim;
 mod annotate_command;
