@@ -72,7 +72,7 @@ pub(crate) struct DigestedRun {
     calls: Aggregate<Child>,
     /// The calls that `calls` would be the sums of, if each is wanted in order.
     kept: KeptCalls,
-    /// Of the frame that made the calls; none of them is known to be of its own function.
+    /// Of the frame that made the calls; which of them are of its own function is known when it is its turn.
     children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
     passed: Passed,
@@ -260,12 +260,9 @@ impl<'a> Thread<'a> {
             return;
         }
         for (child, total) in run.children.all() {
-            // What the run took for its caller was no function: a child that is none looked like its own.
+            // The run's stand-in for the caller has no function: only here it is known what recursion is.
             let kind = match child.kind {
-                ChildKind::Call | ChildKind::Recursion if caller == Some(child.function) => {
-                    ChildKind::Recursion
-                }
-                ChildKind::Call | ChildKind::Recursion => ChildKind::Call,
+                ChildKind::Call | ChildKind::Recursion => ChildKind::of_call(child.function, caller),
                 other => other,
             };
             let depth = self.stack.len();

@@ -178,8 +178,7 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
         FrameKind::Tail => ChildKind::Tail,
         FrameKind::Call | FrameKind::Filter => {
             let caller = below.iter().rev().find(|below| !below.is_part_of_caller());
-            let is_own = caller.is_some_and(|caller| caller.function == frame.function);
-            if is_own { ChildKind::Recursion } else { ChildKind::Call }
+            ChildKind::of_call(frame.function, caller.map(|caller| caller.function))
         }
     })
 }

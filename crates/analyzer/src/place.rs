@@ -32,6 +32,12 @@ pub enum ChildKind {
 }
 
 impl ChildKind {
+    /// Of a function that a frame of this other one called.
+    #[inline(always)]
+    pub(crate) fn of_call(function: FunctionId, caller: Option<FunctionId>) -> Self {
+        if caller == Some(function) { Self::Recursion } else { Self::Call }
+    }
+
     /// Short name for tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
