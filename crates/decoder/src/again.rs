@@ -39,17 +39,19 @@ impl Again {
             }
         }
         if let Some(until) = self.until {
-            let mut has_ended = false;
+            // The packet of the first event that waits.
+            let mut waiting = None;
             for stretch in &mut *stretches {
                 let events = &mut stretch.events;
                 let is_late = |event: &TraceEvent| event.at() >= until.at || event.time().point > until.time;
-                let end = if has_ended { Some(0) } else { events.iter().position(is_late) };
-                has_ended |= end.is_some();
-                events.truncate(end.unwrap_or(events.len()));
+                let end = if waiting.is_some() { Some(0) } else { events.iter().position(is_late) };
+                let Some(end) = end else { continue };
+                waiting = waiting.or(events.get(end).map(TraceEvent::at));
+                events.truncate(end);
             }
             drop_open_gaps(stretches);
-            if has_ended {
-                drop_last_packet(stretches);
+            if let Some(at) = waiting {
+                drop_packet(stretches, at);
             }
         }
         stretches.retain(|stretch| !stretch.events.is_empty());
@@ -70,13 +72,54 @@ fn drop_open_gaps(stretches: &mut Vec<Stretch>) {
     }
 }
 
-/// The events of one packet are given out together: drops those of the last packet, as some of them may have
-/// been cut.
-fn drop_last_packet(stretches: &mut [Stretch]) {
+/// The events of one packet are given out together: drops those of the packet at `at`, which are the last.
+fn drop_packet(stretches: &mut [Stretch], at: AuxOffset) {
     let kept = stretches.iter_mut().rev().find(|stretch| !stretch.events.is_empty());
     let Some(events) = kept.map(|stretch| &mut stretch.events) else { return };
-    let Some(at) = events.last().map(TraceEvent::at) else { return };
     while events.last().is_some_and(|event| event.at() == at) {
         events.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Avma, BranchEvent, EventTime, FunctionId, Pid, SpaceId, Target, Tid, Transfer};
+
+    use super::*;
+    use crate::owner::Running;
+
+    /// A thread's stretch with an event at each of these offsets and times.
+    fn stretch(tid: i32, events: &[(u64, u64)]) -> Stretch {
+        let running = Running { pid: Pid(1), tid: Tid(tid), from: Ns(0), to: Ns::MAX };
+        let mut stretch = Stretch::new(running, SpaceId(0), Ns(0));
+        for &(at, time) in events {
+            let to = Target { ip: Avma(0), function: FunctionId::UNKNOWN, at_entry: false };
+            let transfer = Transfer::Start { to, after_gap: false };
+            let time = EventTime { lo: Ns(time), point: Ns(time), hi: Ns(time) };
+            stretch.push(TraceEvent::Branch(BranchEvent { time, at: AuxOffset(at), transfer }));
+        }
+        stretch
+    }
+
+    /// The offsets that are given out of two stretches by `again`.
+    fn given(again: Again) -> Vec<u64> {
+        let mut stretches = vec![stretch(1, &[(1, 10), (2, 20), (2, 21)]), stretch(2, &[(4, 90), (5, 95)])];
+        again.cut(&mut stretches);
+        stretches.iter().flat_map(|stretch| &stretch.events).map(|event| event.at().0).collect()
+    }
+
+    #[test]
+    fn what_is_not_later_is_given_out_and_packets_are_given_out_whole() {
+        let until = |at, time| {
+            let until = Until { at: AuxOffset(at), time: Ns(time), is_growing: false };
+            given(Again { after: None, until: Some(until) })
+        };
+        assert_eq!(until(9, 99), [1, 2, 2, 4, 5]);
+        // The next thread came late: nothing of the one before waits.
+        assert_eq!(until(9, 50), [1, 2, 2]);
+        assert_eq!(until(5, 99), [1, 2, 2, 4]);
+        // One of the two events of a packet is late.
+        assert_eq!(until(9, 20), [1]);
+        assert_eq!(given(Again { after: Some(AuxOffset(2)), until: None }), [4, 5]);
     }
 }
