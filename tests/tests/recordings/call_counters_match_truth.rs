@@ -59,13 +59,13 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
     let compare = if fixture.is_lossy() { Compare::Entered } else { Compare::All };
     let mut text = String::new();
     let (mut counted, mut with_cycles) = (0, 0);
-    for (name, function) in names.iter().zip(&report.functions) {
-        let calls = oracle.calls(name).unwrap();
-        text += &differences(opened, function, &calls, compare);
+    let truth = oracle.calls_of_each(names).unwrap();
+    for ((name, function), calls) in names.iter().zip(&report.functions).zip(&truth) {
+        text += &differences(opened, function, calls, compare);
         let is_sure = function.rows.iter().all(|row| !row.undecided && !row.hidden);
         // With an IP filter the trace does not always say which caller a call has.
         if compare == Compare::All && is_sure && !opened.recording.pt.has_ip_filter {
-            text += &counter_differences(opened, function, &calls);
+            text += &counter_differences(opened, function, calls);
         }
         for row in &function.rows {
             assert_eq!(row.counted.is_some(), row.status.counted(), "{}: {name}: {row:?}", fixture.name);

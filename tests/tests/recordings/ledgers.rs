@@ -184,8 +184,8 @@ fn check(name: &str, root: &str, callees: &[&str]) -> usize {
         whole.paths().iter().any(|path| key(path) == (Some(0), ChildKind::Call, Some(place)))
     };
     let is_direct = |row: &calls::Row| site(&opened, row.caller_ip, row.start).is_some_and(is_called);
-    let mut callees: Vec<calls::Row> =
-        callees.iter().flat_map(|callee| oracle.calls(callee).unwrap().rows).collect();
+    let callees = oracle.calls_of_each(callees).unwrap();
+    let mut callees: Vec<calls::Row> = callees.into_iter().flat_map(|callee| callee.rows).collect();
     callees.retain(is_direct);
     let known = Known { opened: &opened, stays: stays(&truth), roots, callees };
     for pair in calls.windows(2) {

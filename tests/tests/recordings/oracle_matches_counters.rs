@@ -23,8 +23,8 @@ fn check(fixture: &Fixture) {
     assert_eq!(counters.len(), 39, "functions that count themselves in {}", fixture.output.display());
     let truth = File::load(&fixture.truth).unwrap();
     let mut oracle = Oracle::new(&truth, &fixture.data).unwrap();
-    for (name, entered, returned) in counters {
-        let calls = oracle.calls(name).unwrap();
+    let names: Vec<&str> = counters.iter().map(|(name, ..)| *name).collect();
+    for ((name, entered, returned), calls) in counters.into_iter().zip(oracle.calls_of_each(&names).unwrap()) {
         let [complete, unwound, open_start, open_end, cut] = Status::ALL.map(|s| calls.count(s));
         let found = (complete, unwound + complete + open_end, open_start, cut, calls.odd_flow);
         assert_eq!(found, (returned, entered, 0, 0, 0), "{} {name}", fixture.name);

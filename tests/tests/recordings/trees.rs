@@ -66,10 +66,11 @@ fn check(name: &str, root: &str, names: &[&str], least: usize) {
     };
     let rows = opened.analyse(&of, &DecodeOptions::default());
     let mut found = 0;
-    for ((name_of, id), function) in names.iter().zip(&of).zip(&rows.functions) {
+    let truth = oracle.calls_of_each(names).unwrap();
+    for (((name_of, id), function), calls) in names.iter().zip(&of).zip(&rows.functions).zip(truth) {
         let mut mine: Vec<(Call, u64)> =
             nodes.calls.iter().filter(|(call, _)| call.1 == *id).copied().collect();
-        let mut inside = oracle.calls(name_of).unwrap().rows;
+        let mut inside = calls.rows;
         inside.retain(|row| is_inside(row.tid, row.start, row.latency_ns));
         assert_eq!(mine.len(), inside.len(), "{name}: calls of {name_of} in {root}");
         mine.sort_by_key(|((tid, _, start, ..), _)| (*tid, *start));

@@ -64,9 +64,9 @@ fn first_calls(vm: &Vm, name: &str, data: &Path, whole: &Path) -> Result<usize> 
     let ids = FUNCTIONS.iter().map(|function| opened.function(function)).collect::<Result<Vec<_>, _>>()?;
     let report = opened.analyse(&ids, &DecodeOptions::default());
     let mut calls = 0;
-    for (function, found) in FUNCTIONS.iter().zip(&report.functions) {
-        let rows = oracle.calls(function)?.rows;
-        let mut logged = rows.iter().filter(|row| row.status.is_whole());
+    let truth = oracle.calls_of_each(&FUNCTIONS)?;
+    for ((function, found), truth) in FUNCTIONS.iter().zip(&report.functions).zip(&truth) {
+        let mut logged = truth.rows.iter().filter(|row| row.status.is_whole());
         // They are those of one thread, in the order of their entries; but that of a recursion there is none.
         for row in found.rows.iter().filter(|row| row.status.counted()) {
             let is_it = logged.next().is_some_and(|logged| {

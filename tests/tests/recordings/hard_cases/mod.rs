@@ -48,11 +48,11 @@ fn check_recording(fixture: &Fixture, functions: &[&str]) -> String {
         let ids: Vec<_> = functions.iter().map(|name| opened.function(name).unwrap()).collect();
         let report = opened.analyse(&ids, &DecodeOptions { workers: 2, ..DecodeOptions::default() });
         let compare = if fixture.is_lossy() { Compare::Entered } else { Compare::All };
-        for (name, function) in functions.iter().zip(&report.functions) {
-            let calls = oracle.calls(name).unwrap();
+        let truth = oracle.calls_of_each(functions).unwrap();
+        for ((name, function), calls) in functions.iter().zip(&report.functions).zip(&truth) {
             let told = printed::differences(&output, fixture, name, &opened, function);
-            let rows = differences(&opened, function, &calls, compare);
-            let children = child_differences(&opened, function, &calls, compare);
+            let rows = differences(&opened, function, calls, compare);
+            let children = child_differences(&opened, function, calls, compare);
             for text in [told, rows, children].into_iter().filter(|text| !text.is_empty()) {
                 let _ = writeln!(wrong, "{}, {name}:\n{text}", fixture.name);
             }

@@ -219,7 +219,7 @@ impl Stack<'_> {
         if self.base_known {
             self.leave_stack();
         } else {
-            self.tally.odd_flow += 1;
+            self.odd_flow += 1;
             self.close_to(0, Status::Unwound);
         }
         self.found(to);

@@ -25,7 +25,7 @@ pub(super) struct KernelStack<'a> {
 }
 
 impl<'a> KernelStack<'a> {
-    pub(super) fn new(code: &'a mut Code, wanted: FunctionIndex, tid: model::Tid) -> Self {
+    pub(super) fn new(code: &'a mut Code, wanted: &[FunctionIndex], tid: model::Tid) -> Self {
         Self { stack: Stack::new(code, wanted, tid), off_cpu_ns: 0, off_since: None, unseen: None }
     }
 

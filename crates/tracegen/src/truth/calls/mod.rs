@@ -1,4 +1,4 @@
-//! The oracle: every call of one function, from the ground truth alone.
+//! The oracle: every call of the functions that are asked for, from the ground truth alone.
 //!
 //! It shares no code with the decoder, the analyzer or the symbol table that they use, because they are
 //! held against it.  A shadow stack per thread follows the truth's branches, also those that happened while
@@ -29,6 +29,7 @@ mod stack;
 mod symbols;
 mod unwind;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -137,20 +138,35 @@ impl<'a> Oracle<'a> {
     /// # Errors
     /// There is no such function, or more than one.
     pub fn calls(&mut self, function: &str) -> Result<Calls, Error> {
-        let wanted = self.code.find(function)?;
-        let end = self.truth.threads().iter().filter(|t| t.events > 0).map(|t| t.last).max();
-        let end = end.map_or(Ns(0), |tsc| self.truth.ns(tsc));
-        let mut tally = Tally::default();
-        for index in 0..self.truth.threads().len() {
-            tally.add(self.thread(index, wanted, end));
-        }
-        Ok(report::calls(&mut self.code, wanted, tally))
+        let mut calls = self.calls_of_each(&[function])?;
+        calls.pop().ok_or_else(|| Error::NoFunction(function.to_owned()))
     }
 
-    fn thread(&mut self, index: usize, wanted: FunctionIndex, end: Ns) -> Tally {
-        if self.code.is_of_kernel(wanted) {
-            return self.thread_in_kernel(index, wanted, end);
+    /// Every call of each of these functions, as [`Self::calls`] has them, in one pass over the truth.
+    ///
+    /// # Errors
+    /// As [`Self::calls`].
+    pub fn calls_of_each(&mut self, functions: &[&str]) -> Result<Vec<Calls>, Error> {
+        let wanted: Vec<FunctionIndex> =
+            functions.iter().map(|function| self.code.find(function)).collect::<Result<_, _>>()?;
+        let (in_kernel, in_user_code): (Vec<_>, Vec<_>) =
+            wanted.iter().partition(|function| self.code.is_of_kernel(**function));
+        let end = self.truth.threads().iter().filter(|t| t.events > 0).map(|t| t.last).max();
+        let end = end.map_or(Ns(0), |tsc| self.truth.ns(tsc));
+        let mut tallies: HashMap<FunctionIndex, Tally> = HashMap::new();
+        for index in 0..self.truth.threads().len() {
+            if !in_user_code.is_empty() {
+                add(&mut tallies, self.thread(index, &in_user_code, end));
+            }
+            if !in_kernel.is_empty() {
+                add(&mut tallies, self.thread_in_kernel(index, &in_kernel, end));
+            }
         }
+        let tally = |function| tallies.get(function).cloned().unwrap_or_default();
+        Ok(wanted.iter().map(|function| report::calls(&mut self.code, *function, tally(function))).collect())
+    }
+
+    fn thread(&mut self, index: usize, wanted: &[FunctionIndex], end: Ns) -> Stack<'_> {
         let thread = &self.truth.threads()[index];
         let mut stack = Stack::new(&mut self.code, wanted, thread.tid);
         let mut events = self.truth.events(thread);
@@ -176,8 +192,7 @@ impl<'a> Oracle<'a> {
             stack.off_cpu_ns += end.since(since);
         }
         stack.close_to(0, Status::OpenEnd);
-        stack.tally.rows.sort_by_key(|r| r.number);
-        stack.tally
+        stack
     }
 }
 
@@ -191,7 +206,7 @@ impl<'a> Oracle<'a> {
         Ok(self)
     }
 
-    fn thread_in_kernel(&mut self, index: usize, wanted: FunctionIndex, end: Ns) -> Tally {
+    fn thread_in_kernel(&mut self, index: usize, wanted: &[FunctionIndex], end: Ns) -> Stack<'_> {
         let thread = &self.truth.threads()[index];
         let mut kernel = KernelStack::new(&mut self.code, wanted, thread.tid);
         let mut events = self.truth.events(thread);
@@ -199,8 +214,18 @@ impl<'a> Oracle<'a> {
             kernel.event(self.truth.ns(event.tsc), &event, &events);
         }
         kernel.finish(end);
-        kernel.stack.tally.rows.sort_by_key(|r| r.number);
-        kernel.stack.tally
+        kernel.stack
+    }
+}
+
+/// Adds what the wanted functions did in one thread.
+fn add(tallies: &mut HashMap<FunctionIndex, Tally>, thread: Stack<'_>) {
+    let odd_flow = thread.odd_flow;
+    for (function, mut wanted) in thread.wanted {
+        wanted.tally.rows.sort_by_key(|r| r.number);
+        let tally = tallies.entry(function).or_default();
+        tally.add(wanted.tally);
+        tally.odd_flow += odd_flow;
     }
 }
 

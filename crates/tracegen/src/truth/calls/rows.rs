@@ -189,6 +189,5 @@ impl Tally {
         self.open.add(other.open);
         self.open_children.add_all(&other.open_children);
         self.hidden += other.hidden;
-        self.odd_flow += other.odd_flow;
     }
 }

@@ -8,14 +8,26 @@
 //! A return from a frame that was entered by a tail call ends the whole group: the tail callee and all that
 //! jumped to it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use model::{Avma, Ns, Tid};
 
 use super::code::{Code, FunctionIndex, What};
 use super::rows::{ChildKey, Children, Entered, Ran, Row, Status, Sum, Tally};
 
-/// What a frame of the wanted function gathers.
+/// A function whose calls are wanted, in one thread.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) tally: Tally,
+    /// Its calls on stacks that control has left.
+    elsewhere: u32,
+    /// Open activations.
+    depth: u32,
+    /// Activations so far.
+    entries: u64,
+}
+
+/// What a frame of a wanted function gathers.
 #[derive(Clone, Debug)]
 pub(super) struct Activation {
     number: u64,
@@ -126,7 +138,7 @@ impl InKernel {
 /// A thread of the traced program.
 pub(super) struct Stack<'a> {
     pub(super) code: &'a mut Code,
-    pub(super) wanted: FunctionIndex,
+    pub(super) wanted: HashMap<FunctionIndex, Wanted>,
     pub(super) frames: Vec<Frame>,
     pub(super) now: Ns,
     /// Packets are being lost.
@@ -153,22 +165,19 @@ pub(super) struct Stack<'a> {
     pub(super) is_new: bool,
     /// Functions that were seen to be entered as handlers of signals.
     pub(super) handlers: HashSet<FunctionIndex>,
-    pub(super) tally: Tally,
+    /// Landings in frames that are older than the recording.
+    pub(super) odd_flow: u64,
     tid: Tid,
-    /// Calls of the wanted function on stacks that control has left.
-    elsewhere: u32,
-    /// Open activations of the wanted function.
-    depth: u32,
-    /// Activations of the wanted function so far.
+    /// Activations of wanted functions so far.
     pub(super) entries: u64,
 }
 
 impl<'a> Stack<'a> {
-    pub(super) fn new(code: &'a mut Code, wanted: FunctionIndex, tid: Tid) -> Self {
+    pub(super) fn new(code: &'a mut Code, wanted: &[FunctionIndex], tid: Tid) -> Self {
         let is_born = code.is_born(tid);
         Self {
             code,
-            wanted,
+            wanted: wanted.iter().map(|function| (*function, Wanted::default())).collect(),
             frames: vec![],
             now: Ns(0),
             lost: false,
@@ -184,10 +193,8 @@ impl<'a> Stack<'a> {
             is_astray: false,
             is_new: true,
             handlers: HashSet::new(),
-            tally: Tally::default(),
+            odd_flow: 0,
             tid,
-            elsewhere: 0,
-            depth: 0,
             entries: 0,
         }
     }
@@ -210,16 +217,17 @@ impl<'a> Stack<'a> {
         let unsure = below.is_some_and(|f| f.unsure) || self.is_astray && entered == Entered::Found;
         let (tail, returns_to) = (below.is_some(), below.map_or(returns_to, |f| f.returns_to));
         let mut activation = None;
-        if function == self.wanted && at_entry {
+        if let Some(wanted) = self.wanted.get_mut(&function).filter(|_| at_entry) {
             activation = Some(Box::new(Activation {
-                number: self.entries,
+                number: wanted.entries,
                 entry_lost: self.lost,
                 losses_before: self.losses,
-                depth: self.depth,
+                depth: wanted.depth,
                 children: Children::default(),
                 reported: false,
             }));
-            self.depth += 1;
+            wanted.depth += 1;
+            wanted.entries += 1;
             self.entries += 1;
         }
         let frame = Frame {
@@ -254,18 +262,25 @@ impl<'a> Stack<'a> {
     /// Code runs that no frame explains.
     pub(super) fn found(&mut self, ip: Avma) {
         let function = self.code.function(ip);
-        let is_back = function == self.wanted && self.elsewhere > 0;
-        let activation = self.push(function, None, Entered::Found, Avma(0), true).activation.as_mut();
-        if let Some(activation) = activation.filter(|_| is_back) {
+        self.push(function, None, Entered::Found, Avma(0), true);
+        let is_back = |wanted: &&mut Wanted| wanted.elsewhere > 0;
+        if let Some(wanted) = self.wanted.get_mut(&function).filter(is_back)
+            && let Some(activation) = self.frames.last_mut().and_then(|top| top.activation.as_mut())
+        {
             activation.reported = true;
-            self.elsewhere -= 1;
+            wanted.elsewhere -= 1;
+            wanted.entries -= 1;
             self.entries -= 1;
         }
     }
 
     /// Control is on another stack: what is open here may go on later.
     pub(super) fn leave_stack(&mut self) {
-        self.elsewhere += self.frames.iter().filter(|f| f.activation.is_some()).count() as u32;
+        for frame in self.frames.iter().filter(|frame| frame.activation.is_some()) {
+            if let Some(wanted) = self.wanted.get_mut(&frame.function) {
+                wanted.elsewhere += 1;
+            }
+        }
         self.close_to(0, Status::Cut);
     }
 
@@ -293,7 +308,6 @@ impl<'a> Stack<'a> {
         let start = Instant { at: frame.start, off_cpu_ns: frame.start_off_cpu_ns, ran: frame.start_ran };
         let spent = end.since(start);
         if let Some(activation) = frame.activation.take() {
-            self.depth -= 1;
             self.finish(&frame, &activation, how, by_jump, spent);
         }
         let is_part = frame.is_part_of_caller(self.code);
@@ -305,17 +319,20 @@ impl<'a> Stack<'a> {
         Some(frame)
     }
 
-    /// An activation of the wanted function has ended: its row.
+    /// An activation of a wanted function has ended: its row.
     fn finish(&mut self, frame: &Frame, activation: &Activation, how: Status, by_jump: bool, spent: Sum) {
+        let Some(wanted) = self.wanted.get_mut(&frame.function) else { return };
+        wanted.depth -= 1;
+        let tally = &mut wanted.tally;
         if activation.reported {
-            self.finish_open(activation, Sum { count: 0, ..spent });
+            tally.add_open(activation, Sum { count: 0, ..spent });
             return;
         }
         let one_loss = activation.losses_before == self.losses;
         let status = if frame.entered == Entered::Found {
             Status::OpenStart
         } else if activation.entry_lost && self.lost && one_loss {
-            self.tally.hidden += 1;
+            tally.hidden += 1;
             return;
         } else if activation.entry_lost || !one_loss {
             Status::Cut
@@ -323,11 +340,11 @@ impl<'a> Stack<'a> {
             how
         };
         if status.is_whole() {
-            self.tally.children.add_all(&activation.children);
+            tally.children.add_all(&activation.children);
         } else {
-            self.finish_open(activation, spent);
+            tally.add_open(activation, spent);
         }
-        self.tally.rows.push(Row {
+        tally.rows.push(Row {
             tid: self.tid,
             number: activation.number,
             start: frame.start,
@@ -342,14 +359,6 @@ impl<'a> Stack<'a> {
             entry_lost: activation.entry_lost,
             unsure: frame.unsure,
         });
-    }
-
-    /// What was seen of a call that is not whole, or is seen again after it had its row.
-    fn finish_open(&mut self, activation: &Activation, seen: Sum) {
-        if activation.depth == 0 {
-            self.tally.open.add(seen);
-            self.tally.open_children.add_all(&activation.children);
-        }
     }
 
     /// Where frames are left for no return of theirs, and one may have ended before, so may the others.
@@ -374,5 +383,15 @@ impl<'a> Stack<'a> {
     /// The frame that was called, of the group that frame `i` belongs to.
     pub(super) fn group_base(&self, i: usize) -> usize {
         (0..=i).rev().find(|&j| self.frames.get(j).is_none_or(|f| !f.tail)).unwrap_or(0)
+    }
+}
+
+impl Tally {
+    /// What was seen of a call that is not whole, or is seen again after it had its row.
+    fn add_open(&mut self, activation: &Activation, seen: Sum) {
+        if activation.depth == 0 {
+            self.open.add(seen);
+            self.open_children.add_all(&activation.children);
+        }
     }
 }
