@@ -111,7 +111,8 @@ pub fn recording(
     }
     let names: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let truth = oracle.calls_of_each(&names)?;
-    for (number, ((symbol, function), calls)) in symbols.iter().zip(&report.functions).zip(truth).enumerate() {
+    for (number, ((symbol, function), calls)) in symbols.iter().zip(&report.functions).zip(truth).enumerate()
+    {
         checked.rows += calls.rows.len() as u64;
         checked.unsure += calls.rows.iter().filter(|row| row.unsure).count() as u64;
         checked.wrong += &differences(&opened, function, &calls, compare);

@@ -24,7 +24,8 @@ fn check(fixture: &Fixture) {
     let truth = File::load(&fixture.truth).unwrap();
     let mut oracle = Oracle::new(&truth, &fixture.data).unwrap();
     let names: Vec<&str> = counters.iter().map(|(name, ..)| *name).collect();
-    for ((name, entered, returned), calls) in counters.into_iter().zip(oracle.calls_of_each(&names).unwrap()) {
+    for ((name, entered, returned), calls) in counters.into_iter().zip(oracle.calls_of_each(&names).unwrap())
+    {
         let [complete, unwound, open_start, open_end, cut] = Status::ALL.map(|s| calls.count(s));
         let found = (complete, unwound + complete + open_end, open_start, cut, calls.odd_flow);
         assert_eq!(found, (returned, entered, 0, 0, 0), "{} {name}", fixture.name);
