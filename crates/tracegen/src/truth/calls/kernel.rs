@@ -112,8 +112,10 @@ impl<'a> KernelStack<'a> {
 
     /// User code goes on.
     fn leave(&mut self) {
-        let frames = &self.stack.frames;
-        let base_len = (1..frames.len()).find(|&i| !frames[i].tail).unwrap_or(frames.len());
+        let (frames, losses) = (&self.stack.frames, self.stack.losses);
+        // A loss has cut what is below the function in which control was seen again.
+        let seen = frames.iter().position(|frame| frame.seen_after == Some(losses)).unwrap_or(0);
+        let base_len = (seen + 1..frames.len()).find(|&i| !frames[i].tail).unwrap_or(frames.len());
         match self.unseen.take() {
             Some(since) => self.cut_to(base_len, Some(since)),
             None => self.stack.close_to(base_len, Status::Unwound),
