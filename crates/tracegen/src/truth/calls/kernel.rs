@@ -65,7 +65,13 @@ impl<'a> KernelStack<'a> {
                 stack.push(function, None, entered, site, at_entry);
             }
             Kind::Async if event.from.is_kernel() => self.unseen = self.unseen.or(Some(stack.instant())),
-            Kind::Enter | Kind::Resume if event.to.is_kernel() => stack.found(event.to),
+            Kind::Enter | Kind::Resume if event.to.is_kernel() => {
+                // A loss cuts all that is open; what is running is found.
+                if !stack.sees_top() {
+                    stack.close_to(0, Status::Cut);
+                }
+                stack.found(event.to);
+            }
             Kind::Enter if !event.to.is_kernel() => self.leave(),
             Kind::Return if is_found_unseen => self.return_unseen(event.to),
             Kind::Call
@@ -112,10 +118,8 @@ impl<'a> KernelStack<'a> {
 
     /// User code goes on.
     fn leave(&mut self) {
-        let (frames, losses) = (&self.stack.frames, self.stack.losses);
-        // A loss has cut what is below the function in which control was seen again.
-        let seen = frames.iter().position(|frame| frame.seen_after == Some(losses)).unwrap_or(0);
-        let base_len = (seen + 1..frames.len()).find(|&i| !frames[i].tail).unwrap_or(frames.len());
+        let frames = &self.stack.frames;
+        let base_len = (1..frames.len()).find(|&i| !frames[i].tail).unwrap_or(frames.len());
         match self.unseen.take() {
             Some(since) => self.cut_to(base_len, Some(since)),
             None => self.stack.close_to(base_len, Status::Unwound),
