@@ -135,7 +135,11 @@ impl<C: Copy + Eq + Hash> CountedSums<C> {
         let metrics = metrics.filter(|(metric, sums)| is_known(*metric, sums));
         let distribution = |metric: Metric, sums: &MetricSums| {
             let (values, bounds) = (sums.values.sorted(), &sums.bounds);
-            let bounds = (!metric.is_exact()).then(|| (bounds.0.sorted(), bounds.1.sorted()));
+            let bounds = match metric.is_exact() {
+                false => Some((bounds.0.sorted(), bounds.1.sorted_at_most())),
+                true if values.is_rounded() => Some((values.clone(), sums.values.sorted_at_most())),
+                true => None,
+            };
             Distribution::of(&values, bounds.as_ref(), sums.error_sum)
         };
         let metrics = metrics.map(|(metric, sums)| (metric, distribution(metric, sums)));

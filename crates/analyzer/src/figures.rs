@@ -220,7 +220,7 @@ impl Tails {
         Self {
             calls,
             at_least: Quantiles::of(&least.sorted(), 0),
-            at_most: Quantiles::of(&all.most_ns.sorted(), calls),
+            at_most: Quantiles::of(&all.most_ns.sorted_at_most(), calls),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Figures {
                 max_ns: sums.error_max_ns,
                 shorter: sums.shorter,
                 low: Quantiles::of(&sums.least_ns.sorted(), 0).with_tail_below(sums.rare_ns),
-                high: Quantiles::of(&sums.most_ns.sorted(), 0),
+                high: Quantiles::of(&sums.most_ns.sorted_at_most(), 0),
             },
             histogram: histogram(&latency, off_cpu.as_ref()),
         }

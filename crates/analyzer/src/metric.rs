@@ -171,7 +171,7 @@ impl Distribution {
         bounds: Option<&(SortedDurations, SortedDurations)>,
         error_sum: u64,
     ) -> Self {
-        let Stats { count, sum_ns: sum, spread } = Stats::of(values);
+        let Stats { count, sum_ns: sum, spread, .. } = Stats::of(values);
         let bounds = bounds.map(|(low, high)| [low, high].map(|bound| Quantiles::of(bound, 0)));
         let figure = |value: u64, of: fn(&Quantiles) -> Option<u64>| {
             let [low, high] = bounds

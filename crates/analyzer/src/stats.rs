@@ -1,8 +1,8 @@
-//! Exact figures over a set of durations.
+//! Figures over a set of durations.
 
 use crate::durations::SortedDurations;
 
-/// Figures over a set of durations in ns: exact, not estimated.
+/// Figures over a set of durations in ns: exact, not estimated, unless they are [`Stats::rounded`].
 ///
 /// Percentiles are by nearest rank: `p99` is the smallest value that at least 99 % of the values do not
 /// exceed.
@@ -12,6 +12,9 @@ pub struct Stats {
     pub count: u64,
     /// Their sum; 0 if there are none.
     pub sum_ns: u64,
+    /// Percentiles are rounded down and the deviation is of such durations, by less than 1/1024: more than
+    /// 2^20 of them are different. All else is exact.
+    pub rounded: bool,
     /// What an empty set does not have.
     pub spread: Option<Spread>,
 }
@@ -41,12 +44,10 @@ impl Stats {
     /// The figures of these.
     #[must_use]
     pub fn of(durations: &SortedDurations) -> Self {
-        let count = durations.count();
-        let sum: u128 = durations.iter().map(|(ns, times)| u128::from(ns) * u128::from(times)).sum();
+        let (count, sum, rounded) = (durations.count(), durations.sum(), durations.is_rounded());
         let sum_ns = u64::try_from(sum).unwrap_or(u64::MAX);
-        let (Some((min_ns, _)), Some((max_ns, _))) = (durations.iter().next(), durations.iter().next_back())
-        else {
-            return Self { count, sum_ns, spread: None };
+        let Some((min_ns, max_ns)) = durations.ends() else {
+            return Self { count, sum_ns, rounded, spread: None };
         };
         let mean_ns = sum as f64 / count as f64;
         // By duration, not by call: a summary of many hosts counts more calls than there is time to visit.
@@ -56,7 +57,7 @@ impl Stats {
         let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks).map(|ns| ns.unwrap_or(max_ns));
         let stddev_ns = (squares / count as f64).sqrt();
         let spread = Spread { min_ns, mean_ns, stddev_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns };
-        Self { count, sum_ns, spread: Some(spread) }
+        Self { count, sum_ns, rounded, spread: Some(spread) }
     }
 }
 
@@ -95,8 +96,8 @@ impl Quantiles {
     #[must_use]
     pub fn of(durations: &SortedDurations, longer: u64) -> Self {
         let len = durations.count() + longer;
-        let min_ns = durations.iter().next().map(|(ns, _)| ns);
-        let max_ns = durations.iter().next_back().map(|(ns, _)| ns).filter(|_| longer == 0);
+        let (min_ns, max_ns) = durations.ends().unzip();
+        let max_ns = max_ns.filter(|_| longer == 0);
         let ranks = PER_MILLE.map(|per_mille| nearest_rank(per_mille, len));
         let [p50_ns, p90_ns, p99_ns, p999_ns] = durations.of_ranks(ranks);
         Self { min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_empty_set_has_a_count_and_nothing_else() {
-        assert_eq!(stats([]), Stats { count: 0, sum_ns: 0, spread: None });
+        assert_eq!(stats([]), Stats::default());
     }
 
     #[test]

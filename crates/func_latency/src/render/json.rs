@@ -212,6 +212,8 @@ struct FiguresJson {
     p99: Option<u64>,
     p999: Option<u64>,
     max: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rounded: bool,
 }
 
 /// Figures, and how far off each may be: the larger of its distances from `bounds_ns`.
@@ -448,6 +450,7 @@ fn figures(stats: &Stats) -> FiguresJson {
         p99: spread.map(|s| s.p99_ns),
         p999: spread.map(|s| s.p999_ns),
         max: spread.map(|s| s.max_ns),
+        rounded: stats.rounded,
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) struct RunEntry<'a> {
 
 impl<'a> From<&'a Run> for RunEntry<'a> {
     fn from(run: &'a Run) -> Self {
-        let Stats { count, sum_ns, spread } = run.stats();
+        let Stats { count, sum_ns, spread, .. } = run.stats();
         Self {
             name: &run.name,
             calls: count,

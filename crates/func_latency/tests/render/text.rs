@@ -2,7 +2,7 @@
 
 use analyzer::{CallCounts, ChildKind, ErrorBound, FunctionReport, Quantiles, Report};
 use func_latency::render::row_limit::RowLimit;
-use func_latency::render::{View, text};
+use func_latency::render::{View, json, text};
 
 use super::golden::check_golden;
 use super::report::{FakeNames, empty_function, report, view, whole_report, without_times};
@@ -174,4 +174,20 @@ fn percentiles_need_as_many_calls_as_they_tell_apart() {
         titles,
         [with(false, false, false), some[0], some[0], some[1], some[1], with(true, true, true)]
     );
+}
+
+#[test]
+fn rounded_latencies_are_told() {
+    let json_of = |report: &Report| {
+        let mut out = vec![];
+        json::write(&mut out, &view(report)).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&out).unwrap()
+    };
+    let mut report = report();
+    assert!(!text_of(&report).contains("rounded"));
+    assert_eq!(json_of(&report)["functions"][0]["latency_ns"].get("rounded"), None);
+    report.functions[0].latency.rounded = true;
+    let note = "  more than 1,048,576 latencies are different: percentiles and stddev are of latencies rounded down by less than 0.1 %\n";
+    assert!(text_of(&report).contains(note));
+    assert_eq!(json_of(&report)["functions"][0]["latency_ns"]["rounded"], true);
 }

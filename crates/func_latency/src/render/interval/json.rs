@@ -44,6 +44,8 @@ struct IntervalLatency {
     p99: Option<u64>,
     p999: Option<u64>,
     max: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rounded: bool,
 }
 
 impl From<&Stats> for IntervalLatency {
@@ -59,6 +61,7 @@ impl From<&Stats> for IntervalLatency {
             p99: spread.map(|of| of.p99_ns),
             p999: spread.map(|of| of.p999_ns),
             max: spread.map(|of| of.max_ns),
+            rounded: stats.rounded,
         }
     }
 }

@@ -117,6 +117,12 @@ fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -
             "  {calls} ({of_all} %) took less than their own error: all that is known is an upper bound"
         )?;
     }
+    if function.latency.rounded {
+        writeln!(
+            out,
+            "  more than 1,048,576 latencies are different: percentiles and stddev are of latencies rounded down by less than 0.1 %"
+        )?;
+    }
     Ok(())
 }
 
