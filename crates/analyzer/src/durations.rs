@@ -200,7 +200,7 @@ impl Durations {
         self.sorted_as(|ns| ns)
     }
 
-    /// As long as they can be: where they are rounded that is longer than [`Self::sorted`] has them.
+    /// The longest durations that there can have been: rounded ones are shorter in [`Self::sorted`].
     pub(crate) fn sorted_at_most(&self) -> SortedDurations {
         match self.rounded {
             Some(Exact { max_ns, .. }) => self.sorted_as(|ns| step_end(ns).min(max_ns)),
@@ -219,7 +219,7 @@ impl Durations {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortedDurations {
     all: Vec<(u64, u64)>,
-    /// As [`Durations`] has it.
+    /// What is known exactly of durations that are rounded; `None`: they are not.
     rounded: Option<Exact>,
 }
 
