@@ -204,9 +204,11 @@ pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     let may_be_either =
         |from: u64, to: u64| ends.iter().any(|end| from < end + error && end - error.min(*end) < to);
     let off_cpu = opened.schedule.thread(row.tid).map_or(&[][..], |life| &life.off_cpu);
-    let stretches = off_cpu.iter().filter_map(|off| Some((off.from.0, off.to?.0)));
+    // A thread that ends is switched out for good, and the truth has no record of that.
+    let last = ends[1] + error;
+    let stretches = off_cpu.iter().map(|off| (off.from.0, off.to.map_or(last, |to| to.0)));
     let unsure = stretches.filter(|&(from, to)| may_be_either(from, to));
-    of_scheduler + unsure.map(|(from, to)| to - from).sum::<u64>()
+    of_scheduler + unsure.map(|(from, to)| to.saturating_sub(from)).sum::<u64>()
 }
 
 /// The instruction that entered a call, and how, as far as the trace can tell: with an IP filter only the
