@@ -42,7 +42,7 @@ struct Exact {
     max_ns: u64,
 }
 
-/// In a file durations are a list of pairs; rounded ones are an object, which has it under `met`.
+/// In a file durations are a list of pairs; rounded ones are an object with that list, `met`, and `exact`.
 impl Serialize for Durations {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         struct Met<'d>(&'d FxHashMap<u64, u64>);
@@ -76,7 +76,9 @@ impl<'de> Visitor<'de> for InFile {
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Durations, A::Error> {
         let met = sorted_pairs::deserialize(SeqAccessDeserializer::new(list))?;
-        Ok(Durations { met, rounded: None })
+        let mut durations = Durations { met, rounded: None };
+        durations.round_beyond(DIFFERENT_MAX);
+        Ok(durations)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Durations, A::Error> {
