@@ -109,10 +109,13 @@ const fn step_end(ns: u64) -> u64 {
 }
 
 impl Exact {
-    /// Of these, each so many times; `None`: there are none.
+    /// Sum and ends of durations, each met so many times; `None`: there are none.
     fn of(all: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
-        let one = |(ns, times): (u64, u64)| Self { sum_ns: ns.saturating_mul(times), min_ns: ns, max_ns: ns };
-        all.map(one).reduce(Self::with)
+        all.map(Self::of_one).reduce(Self::with)
+    }
+
+    fn of_one((ns, times): (u64, u64)) -> Self {
+        Self { sum_ns: ns.saturating_mul(times), min_ns: ns, max_ns: ns }
     }
 
     fn with(self, more: Self) -> Self {
@@ -123,7 +126,7 @@ impl Exact {
         }
     }
 
-    /// That of durations that were rounded down to these.
+    /// Whether durations with this sum and these ends can have been rounded down to `met`.
     fn can_be_of(self, met: &FxHashMap<u64, u64>) -> bool {
         let rounded = Self::of(met.iter().map(|(ns, times)| (*ns, *times)));
         let most = Self::of(met.iter().map(|(ns, times)| (step_end(*ns), *times)));
@@ -138,34 +141,35 @@ impl Exact {
 
 impl Durations {
     pub(crate) fn add(&mut self, ns: u64) {
-        if let Some(exact) = &mut self.rounded {
-            *exact = exact.with(Exact { sum_ns: ns, min_ns: ns, max_ns: ns });
-            *self.met.entry(rounded_down(ns)).or_default() += 1;
-            return;
-        }
-        *self.met.entry(ns).or_default() += 1;
+        self.add_times(ns, 1);
+    }
+
+    #[inline]
+    fn add_times(&mut self, ns: u64, times: u64) {
+        let key = match &mut self.rounded {
+            Some(exact) => {
+                *exact = exact.with(Exact::of_one((ns, times)));
+                rounded_down(ns)
+            }
+            None => ns,
+        };
+        self.add_key(key, times);
         self.round_beyond(DIFFERENT_MAX);
     }
 
+    fn add_key(&mut self, key: u64, times: u64) {
+        let known = self.met.entry(key).or_default();
+        *known = known.saturating_add(times);
+    }
+
     pub(crate) fn merge(&mut self, other: &Self) {
-        if other.rounded.is_some() {
-            self.round_beyond(0);
-        }
-        match (&mut self.rounded, other.rounded) {
-            (None, None) => (),
-            (Some(exact), Some(more)) => *exact = exact.with(more),
-            (Some(exact), None) => {
-                *exact = Exact::of(other.pairs()).map_or(*exact, |more| exact.with(more));
-            }
-            // Of no duration at all there was nothing to round.
-            (None, Some(more)) => self.rounded = Some(more),
-        }
-        let is_rounded = self.rounded.is_some();
-        for (ns, times) in other.pairs() {
-            let known = self.met.entry(if is_rounded { rounded_down(ns) } else { ns }).or_default();
-            *known = known.saturating_add(times);
-        }
-        self.round_beyond(DIFFERENT_MAX);
+        let Some(more) = other.rounded else {
+            other.pairs().for_each(|(ns, times)| self.add_times(ns, times));
+            return;
+        };
+        self.round_beyond(0);
+        self.rounded = Some(self.rounded.map_or(more, |exact| exact.with(more)));
+        other.pairs().for_each(|(key, times)| self.add_key(key, times));
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
@@ -178,8 +182,7 @@ impl Durations {
         if self.rounded.is_none() && self.met.len() > different {
             self.rounded = Exact::of(self.pairs());
             for (ns, times) in std::mem::take(&mut self.met) {
-                let known = self.met.entry(rounded_down(ns)).or_default();
-                *known = known.saturating_add(times);
+                self.add_key(rounded_down(ns), times);
             }
         }
     }

@@ -145,7 +145,7 @@ impl<'a> Oracle<'a> {
     /// Every call of each of these functions, as [`Self::calls`] has them, in one pass over the truth.
     ///
     /// # Errors
-    /// As [`Self::calls`].
+    /// There is no such function, or more than one.
     pub fn calls_of_each(&mut self, functions: &[&str]) -> Result<Vec<Calls>, Error> {
         let wanted: Vec<FunctionIndex> =
             functions.iter().map(|function| self.code.find(function)).collect::<Result<_, _>>()?;

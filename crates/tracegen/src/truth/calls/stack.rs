@@ -15,7 +15,7 @@ use model::{Avma, Ns, Tid};
 use super::code::{Code, FunctionIndex, What};
 use super::rows::{ChildKey, Children, Entered, Ran, Row, Status, Sum, Tally};
 
-/// A function whose calls are wanted, in one thread.
+/// A wanted function in one thread.
 #[derive(Default)]
 pub(super) struct Wanted {
     pub(super) tally: Tally,
