@@ -142,6 +142,15 @@ impl<'a> Analysis<'a> {
         PausedAnalysis(Analysis { session: session.grown(nowhere), threads: threads.collect(), tids, events })
     }
 
+    /// No more events will come: ends the calls that a landing leaves open until it is decided.
+    pub fn decide_rest(&mut self) {
+        let mut threads: Vec<&mut Thread<'a>> = self.threads.values_mut().flatten().collect();
+        threads.sort_unstable_by_key(|thread| thread.tid);
+        for thread in threads {
+            thread.decide_rest(&mut self.session);
+        }
+    }
+
     /// Takes the sums of the calls that have ended since they were taken last; the summary at the end has the
     /// others.
     pub fn take_calls(&mut self) -> CallSums {

@@ -1,6 +1,6 @@
 //! What a landing leaves undecided, and what tells later.
 
-use super::script::{check, check_request, id};
+use super::script::{check, check_request, complete_by_the_end, id};
 use crate::Request;
 
 #[test]
@@ -162,6 +162,20 @@ fn where_a_handler_s_return_leads_tells_whose_it_was() {
         70 ret h+90 main+d";
     let guesses = "100 >=90 cut main+10 undecided\n130 +40 unwound handler+10 depth 1 undecided";
     check(&format!("{landed}\n{nested}"), guesses);
+}
+
+#[test]
+fn calls_after_an_undecided_landing_have_ended_when_no_more_events_come() {
+    let script = "
+        born 0
+        0 start main+4
+        100 call main+10 f
+        110 call f+10 f
+        120 call f+20 throw
+        130 ijmp throw+30 f+80
+        140 call f+85 f
+        150 ret f+40 f+8a";
+    assert_eq!(complete_by_the_end(script), (0, 1));
 }
 
 #[test]

@@ -38,9 +38,9 @@ use model::{
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
-    Analysis, CallRow, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail, CodeRequest,
-    FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Reason, Report, Request, RowGap, RowParts,
-    RowSink, Status, Step, Surroundings, TimeRow, TreeSink, Violation,
+    Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
+    CodeRequest, FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Reason, Report, Request, RowGap,
+    RowParts, RowSink, Status, Step, Surroundings, TimeRow, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -287,6 +287,22 @@ pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeS
     let (report, violations) = run(script, request, Some(sink));
     assert_eq!(violations, [], "{script}");
     report
+}
+
+/// The complete calls of `f` by the last event of a script, and those once no more events come.
+pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
+    let Parsed { program, events, request, .. } = parse(script, Request::default());
+    let schedule = Schedule::new(&[]);
+    let mut analysis = Analysis::new(&request, surroundings(&program, &schedule, false));
+    for (tid, space, event) in &events {
+        analysis.events(Pid(7), *tid, *space, &[*event]);
+    }
+    let complete = |sums: &CallSums| sums.figures(true)[0].calls.complete;
+    let mut sums = analysis.take_calls();
+    let before = complete(&sums);
+    analysis.decide_rest();
+    sums.merge(&analysis.take_calls());
+    (before, complete(&sums))
 }
 
 /// What a script says.

@@ -344,6 +344,9 @@ impl Growing {
             &mut noticing,
         );
         let Noticing { hits: entered, left_out, .. } = noticing;
+        if until.is_none() {
+            analysis.decide_rest();
+        }
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
