@@ -8,7 +8,7 @@ use analyzer::{Analysis, CheckedAnalysis, DigestedRuns, Place, Request, Surround
 use decoder::{DecodeOptions, OwnDecoder};
 use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::Names;
-use func_latency::render::rows::{self, RowsWriter};
+use func_latency::render::rows::{self, Origin, RowsWriter};
 use model::{
     AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent,
 };
@@ -216,7 +216,7 @@ fn the_room_for_rows() {
     for_each(|name, opened, request| {
         let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
         let options = DecodeOptions { workers: 2, ..DecodeOptions::default() };
-        let mut writer = RowsWriter::with_bound(&target, &Numbers, 1 << 8);
+        let mut writer = RowsWriter::new(&target, &Numbers, &Origin::default(), None).with_bound(1 << 8);
         let mut analysis = CheckedAnalysis::new(request, around).giving_rows_to(&mut writer);
         opened.decode(&options, &mut analysis);
         let (report, violations) = analysis.finish();

@@ -28,33 +28,6 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Names of the columns.
-    pub const NAMES: [&'static str; 8] = [
-        "instructions",
-        "conditional_branches",
-        "indirect_branches",
-        "calls",
-        "kernel_instructions",
-        "cycles",
-        "cycles_error",
-        "frequency_mhz",
-    ];
-
-    /// The numbers in the order of [`Self::NAMES`].
-    #[must_use]
-    pub fn in_order(&self) -> [Option<u64>; 8] {
-        [
-            self.instructions,
-            self.conditional_branches,
-            self.indirect_branches,
-            self.calls,
-            self.kernel_instructions,
-            self.cycles,
-            self.cycles_error,
-            self.frequency_mhz,
-        ]
-    }
-
     /// Those of a call; all null unless it was seen whole.
     #[must_use]
     pub fn of_call(call: &CallRow, asked: CountersAsked) -> Self {

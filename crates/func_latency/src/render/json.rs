@@ -19,7 +19,7 @@ use super::counters::{CountersJson, Numbers};
 use super::json_causes::Causes;
 use super::json_loss::Loss;
 use super::names::{caller_name, child_name};
-use super::rows::Row;
+use super::rows::RowList;
 use super::{Names, View};
 
 /// Name and version of the contract.
@@ -97,7 +97,7 @@ struct FunctionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     code_blocks: Option<Vec<CodeBlock>>,
     callers: Vec<CallerEntry>,
-    longest_open: Option<Vec<Row>>,
+    longest_open: Option<RowList>,
     /// What was seen inside of calls that had not ended.
     open: Open,
     ended_by_jump: u64,
@@ -366,8 +366,8 @@ fn trace(view: &View<'_>) -> TraceJson {
 }
 
 /// Only rows say what a call waited for: a report without rows does not look at each call.
-fn longest_open(view: &View<'_>, report: &FunctionReport) -> Vec<Row> {
-    report.longest_open.iter().map(|call| Row::new(view.names, call, None)).collect()
+fn longest_open(view: &View<'_>, report: &FunctionReport) -> RowList {
+    RowList::new(view.names, &report.longest_open)
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> FunctionJson {

@@ -2,7 +2,7 @@
 
 use analyzer::{Caller, FunctionReport, Report, RowSink};
 use func_latency::config::{RowsFile, RowsForm};
-use func_latency::render::rows::{self, RowsWriter};
+use func_latency::render::rows::{self, Origin, RowsWriter};
 use func_latency::render::{View, json};
 use model::FunctionId;
 
@@ -84,7 +84,7 @@ fn rows_that_wait_on_disk_are_the_same() {
         rows::write(&mut in_memory, form, &report, &names).unwrap();
         let target = RowsFile { path: directory.path().join(name), form };
         for bound in [0, 700, 1 << 20] {
-            let mut writer = RowsWriter::with_bound(&target, &names, bound);
+            let mut writer = RowsWriter::new(&target, &names, &Origin::default(), None).with_bound(bound);
             for (number, function) in report.functions.iter().enumerate().rev() {
                 function.rows.iter().rev().for_each(|row| writer.row(number, row, None));
             }

@@ -1,12 +1,6 @@
 //! Where rows are from: what tells the rows of one recording from those of others once they are together.
 
-use std::collections::{BTreeMap, HashMap};
-
-use analyzer::CallRow;
-use model::{FunctionId, Tid};
-use serde::Serialize;
-
-use crate::render::Names;
+use std::collections::BTreeMap;
 
 /// Where all rows of a file are from; what is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,79 +79,6 @@ fn column(key: &str) -> String {
     format!("label_{key}")
 }
 
-impl Origin {
-    /// Real time of a time of perf's clock, ns since 1970.
-    pub(super) fn realtime_ns(&self, ns: u64) -> Option<i64> {
-        i64::try_from(ns).ok()?.checked_add(self.realtime_offset_ns?)
-    }
-}
-
-/// The columns of a call's origin, in their order.
-#[derive(Debug, Serialize)]
-pub(super) struct OriginCells<'o> {
-    /// Activations of the function that the call is inside of.
-    depth: u32,
-    /// Name of the process.
-    process: Option<String>,
-    object: Option<&'o str>,
-    build_id: Option<&'o str>,
-    host: Option<&'o str>,
-    recording: Option<&'o str>,
-    /// Real time of the entry, ns since 1970.
-    start_realtime_ns: Option<i64>,
-}
-
-/// Names of the columns of [`OriginCells`].
-pub(super) const ORIGIN_COLUMNS: [&str; 7] =
-    ["depth", "process", "object", "build_id", "host", "recording", "start_realtime_ns"];
-
-/// The objects of functions, each looked up once.
-#[derive(Default)]
-pub(super) struct Objects(HashMap<FunctionId, ObjectNames>);
-
-/// Path and build id of a function's object.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ObjectNames {
-    pub(super) object: Option<String>,
-    pub(super) build_id: Option<String>,
-}
-
-impl Objects {
-    /// The object of a function.
-    pub(super) fn of(&mut self, names: &dyn Names, function: FunctionId) -> &ObjectNames {
-        self.0.entry(function).or_insert_with(|| ObjectNames {
-            object: names.object_of(function),
-            build_id: names.build_id_of(function),
-        })
-    }
-}
-
-impl<'o> OriginCells<'o> {
-    /// The cells of a call.
-    pub(super) fn new(
-        origin: &'o Origin,
-        objects: &'o mut Objects,
-        names: &dyn Names,
-        call: &CallRow,
-    ) -> Self {
-        let ObjectNames { object, build_id } = objects.of(names, call.function);
-        Self {
-            depth: call.depth,
-            process: process(names, call),
-            object: object.as_deref(),
-            build_id: build_id.as_deref(),
-            host: origin.host.as_deref(),
-            recording: origin.recording.as_deref(),
-            start_realtime_ns: origin.realtime_ns(call.start_ns.0),
-        }
-    }
-}
-
-/// The name of a call's process: that of its first thread.
-pub(super) fn process(names: &dyn Names, call: &CallRow) -> Option<String> {
-    call.pid.and_then(|pid| names.thread(Tid(pid.0)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,12 +99,5 @@ mod tests {
         assert_eq!(labels.columns().collect::<Vec<_>>(), ["label_build", "label_rack"]);
         assert_eq!(labels.values().collect::<Vec<_>>(), ["v2", "7"]);
         assert_eq!(Labels::new(&[label("rack=7"), label("rack=8")]), Err("rack".to_owned()));
-    }
-
-    #[test]
-    fn real_time_needs_its_offset() {
-        let origin = Origin { realtime_offset_ns: Some(-5), ..Origin::default() };
-        assert_eq!((origin.realtime_ns(3), origin.realtime_ns(u64::MAX)), (Some(-2), None));
-        assert_eq!(Origin::default().realtime_ns(3), None);
     }
 }

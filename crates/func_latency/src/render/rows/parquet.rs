@@ -27,6 +27,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
+use super::columns::{CellSink, CellValue, Kind};
 use super::texts::TextId;
 use crate::output::{OutputFile, cannot_write};
 
@@ -34,28 +35,13 @@ use crate::output::{OutputFile, cannot_write};
 /// 50 MB.
 const ROWS_IN_GROUP: usize = 122_880;
 
-/// What the cells of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// INT32: ids of threads, processes and CPUs.
-    Int,
-    /// INT64: times and counts.
-    Long,
-    /// BOOLEAN.
-    Flag,
-    /// UTF-8, of which few different ones occur.
-    Text,
-    /// UTF-8, of which nearly all differ.
-    Id,
-}
-
 /// The columns of a table, in their order.
 pub(super) type Columns = Vec<(String, Kind)>;
 
 /// A table that is being written.
 pub(super) struct TableWriter {
     kinds: Vec<Kind>,
-    columns: Vec<Column>,
+    columns: Vec<ColumnChunk>,
     rows: usize,
     /// Takes full row groups to the thread that writes them.
     groups: SyncSender<RowGroup>,
@@ -68,12 +54,12 @@ pub(super) struct TableWriter {
 
 /// Rows for the thread.
 struct RowGroup {
-    columns: Vec<Column>,
+    columns: Vec<ColumnChunk>,
     /// Texts that are new since the group before.
     texts: Vec<ByteArray>,
 }
 
-struct Column {
+struct ColumnChunk {
     /// 1: there is a value; 0: null.
     defined: Vec<i16>,
     values: Values,
@@ -95,7 +81,7 @@ struct Ids {
 }
 
 /// The cells of one row, which are given in the order of the columns.
-pub(super) struct Cells<'t>(IterMut<'t, Column>);
+pub(super) struct Cells<'t>(IterMut<'t, ColumnChunk>);
 
 impl TableWriter {
     /// Creates the file.
@@ -159,8 +145,8 @@ impl TableWriter {
 }
 
 /// Columns without rows.
-fn empty(kinds: &[Kind]) -> Vec<Column> {
-    kinds.iter().map(|kind| Column::new(*kind)).collect()
+fn empty(kinds: &[Kind]) -> Vec<ColumnChunk> {
+    kinds.iter().map(|kind| ColumnChunk::new(*kind)).collect()
 }
 
 /// Writes row groups as they come, and the end of the file.
@@ -221,10 +207,11 @@ fn write_texts(
 }
 
 impl Ids {
-    fn push(&mut self, id: &impl Display) {
+    fn push(&mut self, id: &impl Display) -> bool {
         // Memory takes all that is written.
         let _ = write!(self.bytes, "{id}");
         self.ends.push(self.bytes.len());
+        true
     }
 
     fn into_texts(self) -> impl Iterator<Item = ByteArray> {
@@ -282,7 +269,7 @@ impl Kind {
     }
 }
 
-impl Column {
+impl ColumnChunk {
     fn new(kind: Kind) -> Self {
         let values = match kind {
             Kind::Int => Values::Int(Vec::new()),
@@ -295,73 +282,29 @@ impl Column {
     }
 }
 
-impl Cells<'_> {
-    /// Gives the next cell, if its column takes what `push` has.
-    fn give<T>(&mut self, value: Option<T>, push: impl FnOnce(&mut Values, T) -> bool) {
+impl CellSink for Cells<'_> {
+    /// Null where the column is of another type, and a number of 2^63 or more: readers of Parquet take none.
+    fn cell(&mut self, cell: CellValue) {
         let Some(column) = self.0.next() else { return };
-        let is_given = value.is_some_and(|value| push(&mut column.values, value));
+        let is_given = match (&mut column.values, cell) {
+            (Values::Int(all), CellValue::Int(value)) => push(all, Some(value)),
+            (Values::Long(all), CellValue::Long(value)) => push(all, Some(value)),
+            (Values::Long(all), CellValue::Count(value)) => push(all, i64::try_from(value).ok()),
+            (Values::Flag(all), CellValue::Flag(value)) => push(all, Some(value)),
+            (Values::Text(all), CellValue::Text(value)) => push(all, Some(value)),
+            (Values::Id(all), CellValue::Call(value)) => all.push(&value),
+            (Values::Id(all), CellValue::Offset(value)) => all.push(&value),
+            _ => false,
+        };
         column.defined.push(is_given.into());
     }
+}
 
-    /// A number of 32 bits.
-    pub(super) fn int(&mut self, value: Option<i32>) {
-        self.give(value, |values, value| match values {
-            Values::Int(all) => {
-                all.push(value);
-                true
-            }
-            _ => false,
-        });
-    }
-
-    /// A number of 64 bits.
-    pub(super) fn long(&mut self, value: Option<i64>) {
-        self.give(value, |values, value| match values {
-            Values::Long(all) => {
-                all.push(value);
-                true
-            }
-            _ => false,
-        });
-    }
-
-    /// A time or a count; null if it is beyond what Parquet's readers take for a number (2^63 and above).
-    pub(super) fn count(&mut self, value: Option<u64>) {
-        self.long(value.and_then(|value| i64::try_from(value).ok()));
-    }
-
-    /// Yes or no.
-    pub(super) fn flag(&mut self, value: bool) {
-        self.give(Some(value), |values, value| match values {
-            Values::Flag(all) => {
-                all.push(value);
-                true
-            }
-            _ => false,
-        });
-    }
-
-    /// Text that other cells have, too.
-    pub(super) fn text(&mut self, value: Option<TextId>) {
-        self.give(value, |values, value| match values {
-            Values::Text(all) => {
-                all.push(value);
-                true
-            }
-            _ => false,
-        });
-    }
-
-    /// Text of this cell alone.
-    pub(super) fn id(&mut self, value: Option<&impl Display>) {
-        self.give(value, |values, value| match values {
-            Values::Id(all) => {
-                all.push(value);
-                true
-            }
-            _ => false,
-        });
-    }
+/// Adds a value; whether there is one.
+fn push<T>(all: &mut Vec<T>, value: Option<T>) -> bool {
+    let is_given = value.is_some();
+    all.extend(value);
+    is_given
 }
 
 fn io_error(error: ParquetError) -> io::Error {

@@ -13,18 +13,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use analyzer::{
-    CallRow, CountersAsked, PartOfRow, ProbedRow, Reason, RowGap, RowParts, RowSink, RowWait, Waker,
-};
+use analyzer::{CallRow, CountersAsked, PartOfRow, Reason, RowGap, RowParts, RowSink, RowWait, Waker};
 use anyhow::{Context, Result};
-use model::GapCause;
+use model::{GapCause, Pid, Tid};
 
-use super::origin::{ORIGIN_COLUMNS, Origin};
-use super::parquet::{Cells, Columns, Kind, TableWriter};
-use super::texts::{FunctionTexts, OriginTexts, Texts};
+use super::columns::Kind::{self, Id, Int, Long, Text};
+use super::columns::{
+    CallColumns, CellValue, Column, RowCells, RowTable, all_call_columns, column, columns_of_parts, give,
+};
+use super::origin::Origin;
+use super::parquet::TableWriter;
+use super::texts::OriginTexts;
 use crate::output::{OutputFile, cannot_write, directory};
 use crate::render::Names;
-use crate::render::counters::Numbers;
 use crate::render::names::reason_kind;
 
 /// Name and version of the tables, in the metadata of each file.
@@ -33,6 +34,7 @@ pub const SCHEMA: &str = "func_latency.rows/1";
 /// Writes the tables of one recording.
 pub struct TablesWriter<'n> {
     cells: RowCells<'n>,
+    columns: CallColumns,
     calls: TableWriter,
     /// The other tables, if a directory is written.
     parts: Option<PartTables>,
@@ -40,17 +42,17 @@ pub struct TablesWriter<'n> {
 }
 
 struct PartTables {
-    children: TableWriter,
-    off_cpu: TableWriter,
-    gaps: TableWriter,
+    children: PartTable<ChildTable>,
+    off_cpu: PartTable<WaitTable>,
+    gaps: PartTable<GapTable>,
 }
 
-/// What the cells of rows are made of.
-struct RowCells<'n> {
-    origin: Origin,
-    of_all: OriginTexts,
-    texts: Texts<'n>,
-    counters: Option<CountersAsked>,
+/// A table of what is not a call.
+struct PartTable<T: RowTable> {
+    /// The columns that tell which call a row is a part of; none, if it is of no call.
+    of_call: CallColumns,
+    columns: &'static [Column<T>],
+    writer: TableWriter,
 }
 
 impl<'n> TablesWriter<'n> {
@@ -64,8 +66,10 @@ impl<'n> TablesWriter<'n> {
         origin: &Origin,
         counters: Option<CountersAsked>,
     ) -> Result<Self> {
-        let calls = TableWriter::create(path.to_owned(), SCHEMA, &call_columns(origin))?;
-        Ok(Self { cells: RowCells::new(names, origin, counters), calls, parts: None, failed: None })
+        let columns = all_call_columns(true);
+        let described = described(columns.iter().copied()).chain(label_columns(origin)).collect();
+        let calls = TableWriter::create(path.to_owned(), SCHEMA, &described)?;
+        Ok(Self { cells: RowCells::new(names, origin, counters), columns, calls, parts: None, failed: None })
     }
 
     /// Creates all tables below a directory; those that are there of the same recording are replaced.
@@ -78,19 +82,19 @@ impl<'n> TablesWriter<'n> {
         origin: &Origin,
         counters: Option<CountersAsked>,
     ) -> Result<Self> {
-        let create = |table: &str, columns: &Columns| {
+        let place = |table: &str| {
             let path = place(path, table, origin);
             let parent = directory(&path);
             fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;
-            TableWriter::create(path, SCHEMA, columns)
+            Ok::<_, anyhow::Error>(path)
         };
         let parts = PartTables {
-            children: create("children", &part_columns(&CHILD, origin))?,
-            off_cpu: create("off_cpu", &part_columns(&OFF_CPU, origin))?,
-            gaps: create("gaps", &columns(&GAP, origin))?,
+            children: PartTable::create(place("children")?, columns_of_parts(), &CHILD, origin)?,
+            off_cpu: PartTable::create(place("off_cpu")?, columns_of_parts(), &OFF_CPU, origin)?,
+            gaps: PartTable::create(place("gaps")?, CallColumns::new(), &GAP, origin)?,
         };
-        let calls = create("calls", &call_columns(origin))?;
-        Ok(Self { cells: RowCells::new(names, origin, counters), calls, parts: Some(parts), failed: None })
+        let calls = Self::file(&place("calls")?, names, origin, counters)?;
+        Ok(Self { parts: Some(parts), ..calls })
     }
 
     /// Writes what is left; the files take their places.
@@ -98,9 +102,10 @@ impl<'n> TablesWriter<'n> {
     /// # Errors
     /// One could not be written.
     pub fn finish(self) -> Result<()> {
-        let Self { cells, calls, parts, failed } = self;
+        let Self { cells, calls, parts, failed, .. } = self;
         let texts = cells.texts.all();
-        let parts = parts.map(|PartTables { children, off_cpu, gaps }| [children, off_cpu, gaps]);
+        let parts = parts
+            .map(|PartTables { children, off_cpu, gaps }| [children.writer, off_cpu.writer, gaps.writer]);
         // Calls come last: where they are, all is.
         let tables = parts.into_iter().flatten().chain([calls]);
         // None takes its place before all are whole.
@@ -126,8 +131,11 @@ fn place(directory: &Path, table: &str, origin: &Origin) -> PathBuf {
 
 impl RowSink for TablesWriter<'_> {
     fn row(&mut self, _: usize, row: &CallRow, waited_for: Option<&Reason>) {
-        self.write(|Self { cells, calls, .. }| {
-            calls.add(|to| cells.call(to, row, waited_for));
+        self.write(|Self { cells, columns, calls, .. }| {
+            calls.add(|to| {
+                cells.call(to, columns, row, waited_for);
+                cells.labels(to);
+            });
             calls.write_if_full(cells.texts.all())
         });
     }
@@ -139,251 +147,135 @@ impl RowSink for TablesWriter<'_> {
     fn parts(&mut self, row: &CallRow, parts: &RowParts) {
         self.write(|Self { cells, parts: tables, .. }| {
             let Some(tables) = tables else { return Ok(()) };
-            for child in &parts.children {
-                tables.children.add(|to| cells.child(to, row, child));
-                tables.children.write_if_full(cells.texts.all())?;
-            }
-            parts.waits.iter().try_for_each(|wait| {
-                tables.off_cpu.add(|to| cells.wait(to, row, wait));
-                tables.off_cpu.write_if_full(cells.texts.all())
-            })
+            let children = &mut tables.children;
+            parts.children.iter().try_for_each(|child| children.add(cells, Some(row), child))?;
+            parts.waits.iter().try_for_each(|wait| tables.off_cpu.add(cells, Some(row), wait))
         });
     }
 
     fn gap(&mut self, gap: &RowGap) {
         self.write(|Self { cells, parts, .. }| {
-            let Some(tables) = parts else { return Ok(()) };
-            tables.gaps.add(|to| cells.gap(to, gap));
-            tables.gaps.write_if_full(cells.texts.all())
+            parts.as_mut().map_or(Ok(()), |tables| tables.gaps.add(cells, None, gap))
         });
     }
 }
 
-/// Columns of a call, before those of its counters and its origin.
-const CALL: [(&str, Kind); 23] = [
-    ("id", Kind::Id),
-    ("tid", Kind::Int),
-    ("cpu", Kind::Int),
-    ("start_ns", Kind::Long),
-    ("latency_ns", Kind::Long),
-    ("error_ns", Kind::Long),
-    ("off_cpu_ns", Kind::Long),
-    ("status", Kind::Text),
-    ("caller", Kind::Text),
-    ("site", Kind::Text),
-    ("function", Kind::Text),
-    ("aux_buffer", Kind::Int),
-    ("aux_offset", Kind::Id),
-    ("cut_by", Kind::Text),
-    ("undecided", Kind::Flag),
-    ("ended_by_jump", Kind::Flag),
-    ("pid", Kind::Int),
-    ("thread", Kind::Text),
-    ("waited_for", Kind::Text),
-    ("measured_ns", Kind::Long),
-    ("measured_off_cpu_ns", Kind::Long),
-    ("began", Kind::Text),
-    ("end_ns", Kind::Long),
-];
-
-/// The kinds of [`ORIGIN_COLUMNS`].
-const ORIGIN: [Kind; ORIGIN_COLUMNS.len()] =
-    [Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Text, Kind::Text, Kind::Long];
-
-/// Columns that tell which call a part is of.
-const OF_CALL: [(&str, Kind); 6] = [
-    ("id", Kind::Id),
-    ("function", Kind::Text),
-    ("object", Kind::Text),
-    ("status", Kind::Text),
-    ("depth", Kind::Int),
-    ("tid", Kind::Int),
-];
-
-const CHILD: [(&str, Kind); 7] = [
-    ("child", Kind::Text),
-    ("kind", Kind::Text),
-    ("site", Kind::Text),
-    ("count", Kind::Long),
-    ("sum_ns", Kind::Long),
-    ("error_ns", Kind::Long),
-    ("off_cpu_ns", Kind::Long),
-];
-
-const OFF_CPU: [(&str, Kind); 10] = [
-    ("from_ns", Kind::Long),
-    ("to_ns", Kind::Long),
-    ("blocked_ns", Kind::Long),
-    ("runnable_ns", Kind::Long),
-    ("preempted_ns", Kind::Long),
-    ("reason", Kind::Text),
-    ("kind", Kind::Text),
-    ("waker", Kind::Text),
-    ("waker_pid", Kind::Int),
-    ("waker_tid", Kind::Int),
-];
-
-const GAP: [(&str, Kind); 9] = [
-    ("tid", Kind::Int),
-    ("cpu", Kind::Int),
-    ("from_ns", Kind::Long),
-    ("to_ns", Kind::Long),
-    ("lost_ns", Kind::Long),
-    ("bytes", Kind::Long),
-    ("cause", Kind::Text),
-    ("object", Kind::Text),
-    ("aux_offset", Kind::Id),
-];
-
-fn owned(columns: &[(&str, Kind)]) -> Columns {
-    columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect()
-}
-
-/// These, and those that all tables end with.
-fn columns(of_table: &[(&str, Kind)], origin: &Origin) -> Columns {
-    let labels = origin.labels.columns().map(|name| (name.to_owned(), Kind::Text));
-    let of_all = owned(&[("host", Kind::Text), ("recording", Kind::Text)]);
-    owned(of_table).into_iter().chain(of_all).chain(labels).collect()
-}
-
-fn part_columns(of_part: &[(&str, Kind)], origin: &Origin) -> Columns {
-    columns(&[&OF_CALL, of_part].concat(), origin)
-}
-
-fn call_columns(origin: &Origin) -> Columns {
-    let counters = Numbers::NAMES.map(|name| (name, Kind::Long));
-    let of_origin: Vec<(&str, Kind)> = ORIGIN_COLUMNS.into_iter().zip(ORIGIN).collect();
-    let labels = origin.labels.columns().map(|name| (name.to_owned(), Kind::Text));
-    owned(&[&CALL[..], &counters, &of_origin].concat()).into_iter().chain(labels).collect()
-}
-
-fn number(value: u32) -> Option<i32> {
-    i32::try_from(value).ok()
-}
-
-impl<'n> RowCells<'n> {
-    fn new(names: &'n dyn Names, origin: &Origin, counters: Option<CountersAsked>) -> Self {
-        let mut texts = Texts::new(names);
-        let of_all = texts.origin(origin);
-        Self { origin: origin.clone(), of_all, texts, counters }
+impl<T: RowTable> PartTable<T> {
+    fn create(
+        path: PathBuf,
+        of_call: CallColumns,
+        columns: &'static [Column<T>],
+        origin: &Origin,
+    ) -> Result<Self> {
+        let own = described(of_call.iter().copied()).chain(described(columns)).chain(described(&OF_ALL));
+        let writer = TableWriter::create(path, SCHEMA, &own.chain(label_columns(origin)).collect())?;
+        Ok(Self { of_call, columns, writer })
     }
 
-    /// The cells of [`CALL`], [`Numbers`] and [`ORIGIN`], and the labels.
-    fn call(&mut self, to: &mut Cells<'_>, row: &CallRow, waited_for: Option<&Reason>) {
-        let texts = &mut self.texts;
-        let FunctionTexts { name, object, build_id } = texts.function(row.function);
-        to.id(Some(&row.id));
-        to.int(Some(row.tid.0));
-        to.int(row.cpu.and_then(|cpu| number(cpu.0)));
-        [row.start_ns.0, row.latency_ns, row.error_ns].into_iter().for_each(|ns| to.count(Some(ns)));
-        to.count(row.off_cpu_ns);
-        to.text(Some(texts.word(row.status.name())));
-        to.text(Some(texts.caller(row.caller)));
-        to.text(texts.site(row.site));
-        to.text(Some(name));
-        to.int(row.aux_buffer.and_then(number));
-        to.id(row.aux_offset.as_ref());
-        to.text(row.cut_by.map(|cut| texts.word(cut.cause.name())));
-        to.flag(row.undecided);
-        to.flag(row.ended_by_jump);
-        to.int(row.pid.map(|pid| pid.0));
-        to.text(texts.thread(row.tid));
-        to.text(waited_for.and_then(|reason| texts.reason(reason)));
-        probed(texts, to, row);
-        to.count(row.status.counted().then(|| row.end_ns()));
-        self.counters(to, row);
-        let process = row.pid.and_then(|pid| self.texts.thread(model::Tid(pid.0)));
-        to.int(number(row.depth));
-        [process, object, build_id].into_iter().for_each(|cell| to.text(cell));
-        to.text(self.of_all.host);
-        to.text(self.of_all.recording);
-        to.long(self.origin.realtime_ns(row.start_ns.0));
-        self.labels(to);
-    }
-
-    fn counters(&self, to: &mut Cells<'_>, row: &CallRow) {
-        let numbers = self.counters.map(|asked| Numbers::of_call(row, asked));
-        numbers.unwrap_or_default().in_order().into_iter().for_each(|number| to.count(number));
-    }
-
-    fn labels(&self, to: &mut Cells<'_>) {
-        self.of_all.labels.iter().for_each(|label| to.text(Some(*label)));
-    }
-
-    /// The cells that all tables end with.
-    fn of_all(&self, to: &mut Cells<'_>) {
-        to.text(self.of_all.host);
-        to.text(self.of_all.recording);
-        self.labels(to);
-    }
-
-    /// The cells of [`OF_CALL`].
-    fn of_call(&mut self, to: &mut Cells<'_>, row: &CallRow) {
-        let FunctionTexts { name, object, .. } = self.texts.function(row.function);
-        to.id(Some(&row.id));
-        to.text(Some(name));
-        to.text(object);
-        to.text(Some(self.texts.word(row.status.name())));
-        to.int(number(row.depth));
-        to.int(Some(row.tid.0));
-    }
-
-    /// The cells of [`CHILD`].
-    fn child(&mut self, to: &mut Cells<'_>, row: &CallRow, child: &PartOfRow) {
-        let PartOfRow { key, total, error_ns } = child;
-        self.of_call(to, row);
-        to.text(Some(self.texts.callee(key.kind, key.function)));
-        to.text(Some(self.texts.word(key.kind.name())));
-        to.text(self.texts.site(key.site));
-        [total.count, total.sum_ns, *error_ns].into_iter().for_each(|number| to.count(Some(number)));
-        to.count(total.off_cpu_ns);
-        self.of_all(to);
-    }
-
-    /// The cells of [`OFF_CPU`].
-    fn wait(&mut self, to: &mut Cells<'_>, row: &CallRow, wait: &RowWait) {
-        self.of_call(to, row);
-        to.count(Some(wait.from.0));
-        to.count(Some(wait.to.0));
-        to.count(Some(wait.split.blocked_ns));
-        to.count(wait.knows_wakeups.then_some(wait.split.runnable_ns));
-        to.count(Some(wait.split.preempted_ns));
-        let reason = self.texts.reason(&wait.reason);
-        let kind = reason.map(|_| self.texts.word(reason_kind(&wait.reason)));
-        to.text(reason);
-        to.text(kind);
-        match &wait.waker {
-            Some(Waker::Thread { pid, tid, name }) => {
-                to.text(Some(self.texts.waker(name)));
-                to.int(Some(pid.0));
-                to.int(Some(tid.0));
+    /// Adds a row; `call`: of which it is a part.
+    fn add(&mut self, cells: &mut RowCells<'_>, call: Option<&CallRow>, row: &T::Row<'_>) -> io::Result<()> {
+        let Self { of_call, columns, writer } = self;
+        writer.add(|to| {
+            if let Some(call) = call {
+                cells.call(to, of_call, call, None);
             }
-            other => {
-                to.text(other.as_ref().map(|_| self.texts.word("[interrupt]")));
-                to.int(None);
-                to.int(None);
-            }
-        }
-        self.of_all(to);
-    }
-
-    /// The cells of [`GAP`].
-    fn gap(&mut self, to: &mut Cells<'_>, RowGap { tid, cpu, gap, lost_ns }: &RowGap) {
-        to.int(tid.map(|tid| tid.0));
-        to.int(cpu.and_then(|cpu| number(cpu.0)));
-        [gap.from.point.0, gap.to.point.0, *lost_ns, gap.bytes].into_iter().for_each(|n| to.count(Some(n)));
-        to.text(Some(self.texts.word(gap.cause.name())));
-        let object = if let GapCause::MissingCode { object } = gap.cause { Some(object) } else { None };
-        to.text(object.map(|object| self.texts.object(object)));
-        to.id(Some(&gap.at));
-        self.of_all(to);
+            give(to, *columns, &mut cells.texts, row);
+            give(to, &OF_ALL, &mut cells.texts, &cells.origin);
+            cells.labels(to);
+        });
+        writer.write_if_full(cells.texts.all())
     }
 }
 
-/// The cells of what probes measured.
-fn probed(texts: &mut Texts<'_>, to: &mut Cells<'_>, row: &CallRow) {
-    let of = |figure: fn(&ProbedRow) -> u64| row.probed.as_ref().map(figure);
-    to.count(of(|probed| probed.measured_ns));
-    to.count(of(|probed| probed.measured_off_cpu_ns).filter(|_| row.off_cpu_ns.is_some()));
-    to.text(row.probed.map(|probed| texts.word(probed.began.name())));
+/// What a child took of a call.
+enum ChildTable {}
+
+impl RowTable for ChildTable {
+    type Row<'a> = PartOfRow;
+}
+
+static CHILD: [Column<ChildTable>; 7] = [
+    column("child", Text, |texts, child| texts.callee(child.key.kind, child.key.function).into()),
+    column("kind", Text, |texts, child| texts.word(child.key.kind.name()).into()),
+    column("site", Text, |texts, child| texts.site(child.key.site).into()),
+    column("count", Long, |_, child| child.total.count.into()),
+    column("sum_ns", Long, |_, child| child.total.sum_ns.into()),
+    column("error_ns", Long, |_, child| child.error_ns.into()),
+    column("off_cpu_ns", Long, |_, child| child.total.off_cpu_ns.into()),
+];
+
+/// A time of a call off the CPU.
+enum WaitTable {}
+
+impl RowTable for WaitTable {
+    type Row<'a> = RowWait;
+}
+
+static OFF_CPU: [Column<WaitTable>; 10] = [
+    column("from_ns", Long, |_, wait| wait.from.0.into()),
+    column("to_ns", Long, |_, wait| wait.to.0.into()),
+    column("blocked_ns", Long, |_, wait| wait.split.blocked_ns.into()),
+    column("runnable_ns", Long, |_, wait| wait.knows_wakeups.then_some(wait.split.runnable_ns).into()),
+    column("preempted_ns", Long, |_, wait| wait.split.preempted_ns.into()),
+    column("reason", Text, |texts, wait| texts.reason(&wait.reason).into()),
+    column("kind", Text, |texts, wait| {
+        texts.reason(&wait.reason).map(|_| texts.word(reason_kind(&wait.reason))).into()
+    }),
+    column("waker", Text, |texts, wait| match &wait.waker {
+        Some(Waker::Thread { name, .. }) => texts.waker(name).into(),
+        other => other.as_ref().map(|_| texts.word("[interrupt]")).into(),
+    }),
+    column("waker_pid", Int, |_, wait| waking_thread(wait).map(|(Pid(pid), _)| pid).into()),
+    column("waker_tid", Int, |_, wait| waking_thread(wait).map(|(_, Tid(tid))| tid).into()),
+];
+
+/// The thread that has ended a wait; `None`: an interrupt, or it is not known.
+fn waking_thread(wait: &RowWait) -> Option<(Pid, Tid)> {
+    if let Some(Waker::Thread { pid, tid, .. }) = wait.waker { Some((pid, tid)) } else { None }
+}
+
+/// What the trace lacks.
+enum GapTable {}
+
+impl RowTable for GapTable {
+    type Row<'a> = RowGap;
+}
+
+static GAP: [Column<GapTable>; 9] = [
+    column("tid", Int, |_, row| row.tid.map(|tid| tid.0).into()),
+    column("cpu", Int, |_, row| row.cpu.map(|cpu| cpu.0).into()),
+    column("from_ns", Long, |_, row| row.gap.from.point.0.into()),
+    column("to_ns", Long, |_, row| row.gap.to.point.0.into()),
+    column("lost_ns", Long, |_, row| row.lost_ns.into()),
+    column("bytes", Long, |_, row| row.gap.bytes.into()),
+    column("cause", Text, |texts, row| texts.word(row.gap.cause.name()).into()),
+    column("object", Text, |texts, row| match row.gap.cause {
+        GapCause::MissingCode { object } => texts.object(object).into(),
+        _ => CellValue::Null,
+    }),
+    column("aux_offset", Id, |_, row| row.gap.at.into()),
+];
+
+/// Where the parts of all calls of a file are from.
+enum OriginTable {}
+
+impl RowTable for OriginTable {
+    type Row<'a> = OriginTexts;
+}
+
+/// What all tables but that of calls end with, before their labels.
+static OF_ALL: [Column<OriginTable>; 2] = [
+    column("host", Text, |_, origin| origin.host.into()),
+    column("recording", Text, |_, origin| origin.recording.into()),
+];
+
+/// Names and types of columns.
+fn described<'c, T: RowTable>(
+    columns: impl IntoIterator<Item = &'c Column<T>>,
+) -> impl Iterator<Item = (String, Kind)> {
+    columns.into_iter().map(|column| (column.name.to_owned(), column.kind))
+}
+
+fn label_columns(origin: &Origin) -> impl Iterator<Item = (String, Kind)> {
+    origin.labels.columns().map(|name| (name.to_owned(), Text))
 }

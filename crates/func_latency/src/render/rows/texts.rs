@@ -6,7 +6,7 @@ use analyzer::{Caller, ChildKind, Place, Reason};
 use model::{FunctionId, ObjectId, Tid};
 use rustc_hash::FxHashMap;
 
-use super::origin::{ObjectNames, Objects, Origin};
+use super::origin::Origin;
 use crate::render::Names;
 use crate::render::names::{callee_name, caller_name, reason_name};
 
@@ -31,7 +31,6 @@ impl AllTexts {
 pub(super) struct Texts<'n> {
     names: &'n dyn Names,
     all: AllTexts,
-    objects: Objects,
     functions: FxHashMap<FunctionId, FunctionTexts>,
     callers: FxHashMap<Caller, TextId>,
     callees: FxHashMap<(ChildKind, FunctionId), TextId>,
@@ -56,6 +55,14 @@ pub(super) struct OriginTexts {
     pub(super) host: Option<TextId>,
     pub(super) recording: Option<TextId>,
     pub(super) labels: Vec<TextId>,
+    realtime_offset_ns: Option<i64>,
+}
+
+impl OriginTexts {
+    /// Real time of a time of perf's clock, ns since 1970.
+    pub(super) fn realtime_ns(&self, ns: u64) -> Option<i64> {
+        i64::try_from(ns).ok()?.checked_add(self.realtime_offset_ns?)
+    }
 }
 
 /// The text of a key, which is made if it is not there.
@@ -74,7 +81,6 @@ impl<'n> Texts<'n> {
         Self {
             names,
             all: AllTexts::default(),
-            objects: Objects::default(),
             functions: FxHashMap::default(),
             callers: FxHashMap::default(),
             callees: FxHashMap::default(),
@@ -92,6 +98,11 @@ impl<'n> Texts<'n> {
         &self.all.0
     }
 
+    /// All texts, by their numbers.
+    pub(super) fn into_all(self) -> Vec<Box<str>> {
+        self.all.0
+    }
+
     /// The texts of an origin.
     pub(super) fn origin(&mut self, origin: &Origin) -> OriginTexts {
         let mut add = |text: &str| self.all.add(text.to_owned());
@@ -99,15 +110,15 @@ impl<'n> Texts<'n> {
             host: origin.host.as_deref().map(&mut add),
             recording: origin.recording.as_deref().map(&mut add),
             labels: origin.labels.values().map(&mut add).collect(),
+            realtime_offset_ns: origin.realtime_offset_ns,
         }
     }
 
     pub(super) fn function(&mut self, function: FunctionId) -> FunctionTexts {
-        let Self { names, all, objects, functions, .. } = self;
+        let Self { names, all, functions, .. } = self;
         let make = || {
-            let ObjectNames { object, build_id } = objects.of(*names, function);
-            let mut add = |text: &Option<String>| text.clone().map(|text| all.add(text));
-            let (object, build_id) = (add(object), add(build_id));
+            let mut add = |text: Option<String>| text.map(|text| all.add(text));
+            let (object, build_id) = (add(names.object_of(function)), add(names.build_id_of(function)));
             FunctionTexts { name: all.add(names.function(function)), object, build_id }
         };
         *functions.entry(function).or_insert_with(make)
@@ -158,5 +169,23 @@ impl<'n> Texts<'n> {
 
     pub(super) fn object(&mut self, object: ObjectId) -> TextId {
         once(&mut self.all, &mut self.objects_of_gaps, object, |object| self.names.object(*object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_time_needs_its_offset() {
+        let origin = |realtime_offset_ns| OriginTexts {
+            host: None,
+            recording: None,
+            labels: Vec::new(),
+            realtime_offset_ns,
+        };
+        assert_eq!(origin(Some(-5)).realtime_ns(3), Some(-2));
+        assert_eq!(origin(Some(-5)).realtime_ns(u64::MAX), None);
+        assert_eq!(origin(None).realtime_ns(3), None);
     }
 }
