@@ -18,10 +18,11 @@ use crate::listing::is_outside_of_filter;
 use crate::listing::source_text::SourceText;
 use crate::listing::{instructions, lines};
 use crate::messages;
-use crate::printable::{NamesFor, Printable};
+use crate::printable::Printable;
 use crate::render::annotate::{self as rendered, AnnotateView};
 use crate::render::image_names::ImageNames;
-use crate::report_command::text_width;
+use crate::render::printable_names::NamesFor;
+use crate::terminal::text_width;
 
 /// The recording is decoded once with the function's own jumps; for `--slow` once more before that, for the
 /// latencies, which say which calls are slow.

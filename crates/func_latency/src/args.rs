@@ -18,9 +18,12 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+pub use crate::export::weight::Weight;
 use crate::filter::{Ancestor, CandidateNumber, NsRange, RegionSpec, TidRange, TimeWindow};
+pub use crate::render::Format;
 use crate::render::json;
 use crate::render::rows::Label;
+pub use crate::render::top::TopBy;
 
 pub use command::{command, completed, parse};
 pub use counters::{CountersArgs, HistogramBy};
@@ -33,8 +36,8 @@ pub use part::{PartArgs, PartNumber, PlanArgs};
 pub use record::RecordArgs;
 pub use rows_shown::RowsArgs;
 pub use runs::{CompareArgs, FailArgs, RepeatArgs, StatArgs};
-pub use top::{TopArgs, TopBy};
-pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs, Weight};
+pub use top::TopArgs;
+pub use trees::{ExportArgs, ExportFormat, GraphArgs, ShowArgs};
 pub use watch::WatchArgs;
 
 const AFTER_HELP: &str = "\
@@ -300,16 +303,6 @@ pub struct KernelArgs {
 /// Help of an option that chooses a [`Format`].
 fn form(of: &str, schema: &str) -> String {
     format!("Form of the {of}; json is of schema {schema}")
-}
-
-/// Form of the report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For programs
-    Json,
 }
 
 /// Who decodes the trace.

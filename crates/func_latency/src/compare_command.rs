@@ -12,9 +12,9 @@ use crate::exit::{Exit, failure};
 use crate::printable::Printable;
 use crate::render::compare::{self, Compared, FailAbove, Side};
 use crate::render::units::counted;
-use crate::report_command::text_width;
 use crate::runs_made::{Made, RowsDirectory, Runner, make, read_made};
 use crate::shell_line::program_of;
+use crate::terminal::text_width;
 use crate::{messages, runs_there};
 
 pub(crate) fn run(args: CompareArgs) -> Result<Exit> {

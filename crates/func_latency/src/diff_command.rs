@@ -20,7 +20,7 @@ use crate::render::diff::{self, Difference, Recorded};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::{Callee, LedgerView};
 use crate::render::names::callee_name;
-use crate::report_command::text_width;
+use crate::terminal::text_width;
 use crate::{compare_command, diff_groups, runs_there};
 
 /// Rows have no trees: of them there are figures only.

@@ -20,11 +20,12 @@ use crate::explain_config::{ExplainConfig, SlowCalls};
 use crate::filter::CallNumber;
 #[cfg(feature = "bpf")]
 use crate::messages;
-use crate::printable::{NamesFor, Printable};
+use crate::printable::Printable;
 use crate::render::explain::{self as rendered, Branches, ExplainedGroup, Explanation};
 use crate::render::image_names::ImageNames;
 use crate::render::ledger::text::cause;
-use crate::report_command::text_width;
+use crate::render::printable_names::NamesFor;
+use crate::terminal::text_width;
 use crate::{explain_open, one_call};
 
 /// Typical calls whose branches are compared with those of a slow one.

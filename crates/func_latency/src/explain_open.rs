@@ -11,15 +11,16 @@ use model::FunctionId;
 
 use crate::args::Format;
 use crate::calls::Opened;
-use crate::printable::{Printable, printable, with_printable};
+use crate::printable::{Printable, printable};
 use crate::recording;
 use crate::render::explain::open_calls::{OpenExplanation, write_json, write_text};
 use crate::render::image_names::ImageNames;
 use crate::render::names::file_name;
+use crate::render::printable_names::with_printable;
 use crate::render::row_limit::RowLimit;
 use crate::render::{Names, View};
-use crate::report_command::text_width;
 use crate::shell::quoted;
+use crate::terminal::text_width;
 
 /// Callees that are looked at for one whose slow calls can be explained.
 const CALLEES_MAX: usize = 8;

@@ -27,7 +27,7 @@
 //! merge_command   summaries of recordings (summary) -> the report of all
 //! watch       figures while a program runs: recorder -> pieces -> image, decoder, analyzer -> lines, report
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
-//! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto}, render::graph
+//! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto, graph}
 //!     calls       what the commands that follow calls share: recording, request, decoding
 //!     threads     those of a recording, and those of -T
 //! bundle_command  recording and image -> a directory for another machine
@@ -37,6 +37,8 @@
 //! output      files that results go to: none is an input, each is whole or not there
 //! remedy      what to do about a loss
 //! host        what this machine keeps: caches by build id, its vDSO
+//! terminal    its width and colours
+//! uncalled    what is said of functions that were not called
 //! printable   text from the traced program, made harmless
 //! exit        the one place that decides exit codes
 //! ```
@@ -132,6 +134,7 @@ mod stored_trace;
 mod stripped;
 mod summary;
 mod target;
+mod terminal;
 #[cfg(test)]
 mod test_rows;
 mod threads;
@@ -140,6 +143,7 @@ mod top_config;
 mod tree_commands;
 pub mod tree_config;
 mod trigger_words;
+mod uncalled;
 #[cfg(feature = "bpf")]
 mod uprobe;
 #[cfg(not(feature = "bpf"))]

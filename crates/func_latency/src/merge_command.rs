@@ -11,13 +11,15 @@ use crate::args::{Format, MergeArgs};
 use crate::exit::{Exit, failure};
 use crate::output::{self, OutputAsked};
 use crate::parts;
-use crate::printable::{Printable, with_printable};
+use crate::printable::Printable;
 use crate::render::by_host::HostReport;
+use crate::render::printable_names::with_printable;
 use crate::render::units::counted;
 use crate::render::{Names, View, by_host, json, text};
-use crate::report_command::{seen, text_width};
 use crate::summary::names::SummaryNames;
 use crate::summary::{RecordingFacts, SummaryFile};
+use crate::terminal::text_width;
+use crate::uncalled::seen;
 
 pub(crate) fn run(args: &MergeArgs) -> Result<Exit> {
     if parts::merge::are_parts(args)? {

@@ -7,7 +7,6 @@ use analyzer::Violation;
 
 use crate::exit::Failure;
 use crate::printable::printable;
-use crate::render::Names;
 
 /// Something that the user should know before trusting the result.
 pub(crate) fn warn(message: impl std::fmt::Display) {
@@ -24,9 +23,9 @@ pub(crate) fn program_failed(status: ExitStatus) {
     warn(format!("the program failed: {status}"));
 }
 
-/// The report contradicts itself, which is a defect of this program.
-pub(crate) fn inconsistent(violation: &Violation, names: &dyn Names) {
-    let function = violation.function.map_or_else(String::new, |id| format!("{}: ", names.function(id)));
+/// The report contradicts itself, which is a defect of this program. `name`: of the function that this is of.
+pub(crate) fn inconsistent(violation: &Violation, name: Option<String>) {
+    let function = name.map_or_else(String::new, |name| format!("{name}: "));
     say("error", &format!("--check: {function}{violation}"));
 }
 

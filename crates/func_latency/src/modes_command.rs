@@ -11,10 +11,11 @@ use crate::args::Format;
 use crate::calls::{self, Opened};
 use crate::exit::Exit;
 use crate::explain_config::ModesConfig;
-use crate::printable::{NamesFor, Printable};
+use crate::printable::Printable;
 use crate::render::image_names::ImageNames;
 use crate::render::modes::{self, AlikeCalls, ModesView};
-use crate::report_command::text_width;
+use crate::render::printable_names::NamesFor;
+use crate::terminal::text_width;
 use crate::{messages, one_call};
 
 /// Calls, in the order of their ends, whose branches are looked at; of more, the first.

@@ -62,7 +62,7 @@ pub(crate) struct RecordConfig {
     pub(crate) backend: Option<BackendChoice>,
     /// What probes may cost.
     #[cfg(feature = "bpf")]
-    pub(crate) probing: crate::uprobe::ProbeLimits,
+    pub(crate) probing: ProbeLimits,
     /// How probes see that a call ends; `None`: as is safe, function by function.
     #[cfg(feature = "bpf")]
     pub(crate) ends: Option<bpf::Ends>,
@@ -122,7 +122,7 @@ impl RecordConfig {
             verbose: args.query.calls.verbose,
             backend: args.backend,
             #[cfg(feature = "bpf")]
-            probing: crate::uprobe::ProbeLimits {
+            probing: ProbeLimits {
                 most_percent: args.max_overhead,
                 // Rows have no children.
                 most_probes: if then == Then::Rows { 0 } else { args.max_probes },
@@ -208,6 +208,28 @@ impl BundleConfig {
     fn of_recording(input: &Path, output: &Path) -> Result<Self> {
         let kernel = KernelOptions::default();
         Self { input: input.to_path_buf(), output: output.to_path_buf(), symfs: None, kernel }.checked()
+    }
+}
+
+/// What probes may take if nothing is said.
+#[cfg(feature = "bpf")]
+const MOST_PERCENT: f64 = 20.0;
+
+/// What probes may cost.
+#[cfg(feature = "bpf")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeLimits {
+    /// Of the CPU time that the processes take without probes; `None`: [`MOST_PERCENT`].
+    pub(crate) most_percent: Option<f64>,
+    /// Probes at children.
+    pub(crate) most_probes: usize,
+}
+
+#[cfg(feature = "bpf")]
+impl ProbeLimits {
+    /// Of the CPU time that the processes take without probes.
+    pub(crate) fn most(self) -> f64 {
+        self.most_percent.unwrap_or(MOST_PERCENT)
     }
 }
 

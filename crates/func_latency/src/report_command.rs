@@ -1,12 +1,12 @@
 //! `report`: from a recording to a function's latency.
 
-use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::time::Instant;
 
 use analyzer::{
-    Analysis, CallCounts, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths,
-    Reason, Report, Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
+    Analysis, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths, Reason, Report,
+    Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
 };
 use anyhow::{Context, Result};
 use image::Image;
@@ -14,30 +14,25 @@ use model::{FunctionId, FunctionLookup, Recording};
 
 use crate::args::Format;
 use crate::calls::{self, Opened};
-use crate::config::{CallsConfig, ReportConfig};
+use crate::config::ReportConfig;
 use crate::exit::Exit;
 use crate::export::{self, flamegraph};
-use crate::filter::TidSet;
 use crate::inside::{Inside, InsideOfCalls};
-use crate::printable::{Printable, with_printable};
+use crate::printable::Printable;
 use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
+use crate::render::printable_names::with_printable;
 use crate::render::rows::RowsOutput;
 use crate::render::timeline::{self, TimelineStyle};
-use crate::render::units::{counted, duration};
+use crate::render::units::duration;
 use crate::render::{Names, View, html, json, text};
 use crate::stored_trace::StoredTrace;
 use crate::summary::names::NameTable;
 use crate::summary::slowest::{SlowRow, Slowest};
 use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
-use crate::{explain_command, messages, open_page, recording, remedy, slow_calls, tree_commands};
-
-/// Columns of the text where there is no terminal that has some.
-const WIDTH: usize = 120;
-
-/// The same of a plot.
-const PLOT_WIDTH: usize = 80;
+use crate::uncalled::{leave_out_uncalled, no_calls, uncalled};
+use crate::{explain_command, messages, open_page, recording, remedy, slow_calls, terminal, tree_commands};
 
 pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     let started = Instant::now();
@@ -150,7 +145,7 @@ fn report(
     write_report(config, &view, &inside, &closer)?;
     verbose(config, started, "written");
     for violation in &violations {
-        messages::inconsistent(violation, &names);
+        messages::inconsistent(violation, violation.function.map(|id| names.function(id)));
     }
     Ok(if violations.is_empty() {
         verdict(config, recording, &report, &wanted, &names)
@@ -372,7 +367,7 @@ fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     match config.format {
         Format::Text => {
-            with_printable(view, |view| text::write(&mut Printable(&mut out), view, text_width()))?;
+            with_printable(view, |view| text::write(&mut Printable(&mut out), view, terminal::text_width()))?;
         }
         Format::Json => json::write(&mut out, view)?,
     }
@@ -380,28 +375,12 @@ fn write_text(config: &ReportConfig, view: &View<'_>) -> std::io::Result<()> {
         let style = TimelineStyle {
             bin_calls: timeline.bin_calls as usize,
             window: config.calls.window.map(|window| (window.from, window.to)),
-            colour: timeline.colour && stdout().is_terminal() && !no_color_in_environment(),
-            width: terminal_width().unwrap_or(PLOT_WIDTH),
+            colour: timeline.colour && terminal::has_colours(),
+            width: terminal::plot_width(),
         };
         with_printable(view, |view| timeline::write(&mut out, view, &style))?;
     }
     out.flush()
-}
-
-/// <https://no-color.org>: set, and not empty.
-fn no_color_in_environment() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-}
-
-/// Columns of text on stdout.
-pub(crate) fn text_width() -> usize {
-    terminal_width().unwrap_or(WIDTH)
-}
-
-/// Columns of the terminal, if stdout is one.
-fn terminal_width() -> Option<usize> {
-    let size = stdout().is_terminal().then(terminal_size::terminal_size).flatten();
-    size.map(|(width, _)| usize::from(width.0))
 }
 
 fn verbose(config: &ReportConfig, started: Instant, what: &str) {
@@ -409,29 +388,6 @@ fn verbose(config: &ReportConfig, started: Instant, what: &str) {
         let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         messages::note(format!("{what} after {}", duration(ns)));
     }
-}
-
-/// A call of any status.
-pub(crate) fn seen(calls: &CallCounts) -> bool {
-    let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
-    [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
-}
-
-/// Leaves out what a pattern matched and nothing called, unless nothing else is there.
-pub(crate) fn leave_out_uncalled(report: &mut Report, wanted: Vec<Wanted>) -> Vec<Wanted> {
-    if !report.functions.iter().any(|f| seen(&f.calls)) {
-        return wanted;
-    }
-    let all = wanted.len();
-    let functions = std::mem::take(&mut report.functions);
-    let pairs = functions.into_iter().zip(wanted);
-    let (functions, wanted): (Vec<_>, Vec<_>) =
-        pairs.filter(|(function, wanted)| seen(&function.calls) || !wanted.by_pattern()).unzip();
-    report.functions = functions;
-    if wanted.len() < all {
-        messages::note(format!("{} of the {all} functions were not called", all - wanted.len()));
-    }
-    wanted
 }
 
 /// Whether there was anything to report, and enough of it.
@@ -459,43 +415,4 @@ fn verdict(
         messages::warn(what);
     }
     if too_much.is_some() || without.len() == report.functions.len() { Exit::Nothing } else { Exit::Done }
-}
-
-/// The functions of which no call of any status was seen.
-pub(crate) fn uncalled(report: &Report, wanted: &[Wanted]) -> Vec<String> {
-    (report.functions.iter().zip(wanted))
-        .filter(|(function, _)| !seen(&function.calls))
-        .map(|(_, wanted)| format!("{} ({})", wanted.function.name, wanted.function.object_name))
-        .collect()
-}
-
-/// What was seen instead of calls.
-pub(crate) fn no_calls(
-    config: &CallsConfig,
-    recording: &Recording<'_>,
-    report: &Report,
-    names: &[String],
-) -> String {
-    let mut text = format!(
-        "no call of {} was seen: the trace has {} of {} with {} of control flow",
-        messages::list(names),
-        duration(report.trace.span_ns),
-        counted(report.trace.threads, "thread"),
-        counted(report.trace.events, "event"),
-    );
-    if recording.pt.has_ip_filter {
-        text = format!("{text}, all inside its IP filter ({})", recording.ip_filter.trim());
-    }
-    if restricted(config) {
-        text.push_str(", and -a, --li, --ti, -p or -T leave some out");
-    }
-    text
-}
-
-fn restricted(config: &CallsConfig) -> bool {
-    config.ancestor.is_some()
-        || config.latency_ns != crate::filter::NsRange::ALL
-        || config.window.is_some()
-        || !config.pids.is_empty()
-        || config.tids != TidSet::default()
 }

@@ -8,8 +8,8 @@ use analyzer::{SliceKind, Status};
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
-use crate::config::{RowsFile, RowsForm};
 use crate::exit::{Exit, failure};
+use crate::render::rows::{RowsFile, RowsForm};
 use crate::render::runs::Run;
 
 /// What of a row the figures of a run need.

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use model::{AuxOffset, Ns, Tid};
 use serde::Deserialize;
 
-use crate::config::{RowsFile, RowsForm};
 use crate::exit::{Exit, failure};
 use crate::filter::CallNumber;
 use crate::lines_with::lines_with;
 use crate::one_call::CallKey;
+use crate::render::rows::{RowsFile, RowsForm};
 
 /// The columns of [`RowKey`].
 const COLUMNS: [&str; 8] =

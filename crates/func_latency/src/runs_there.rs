@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 
 use crate::args::CallsArgs;
 use crate::calls;
-use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, rows_file};
+use crate::config::{CallsConfig, NO_FUNCTION};
 use crate::exit::{Exit, failure, wrong_choice};
 use crate::render::Names;
 use crate::render::image_names::ImageNames;
+use crate::render::rows::{RowsFile, rows_file};
 use crate::render::runs::{FunctionRuns, Run};
 use crate::render::units::counted;
 use crate::{messages, row_calls};

@@ -12,8 +12,9 @@ use crate::calls::{self, Opened};
 use crate::exit::{Exit, failure};
 use crate::messages;
 use crate::one_call::{self, CallKey, OpenedCall};
-use crate::printable::{NamesFor, Printable};
+use crate::printable::Printable;
 use crate::render::image_names::ImageNames;
+use crate::render::printable_names::NamesFor;
 use crate::render::tree::Below;
 use crate::render::units::{counted, size};
 use crate::render::{Names, tree};
@@ -52,7 +53,17 @@ fn show(config: &ShowConfig, opened: &Opened<'_>) -> Result<Exit> {
     let below: Vec<Below> =
         callers.map(|id| Below { name: names.function(*id), is_kernel: image.is_of_kernel(*id) }).collect();
     let limits = config.limits;
-    let view = tree::TreeView { id: config.id, call: &call, names: &names, schedule, limits, below: &below };
+    let OpenedCall { row, tree, bytes: decoded_bytes, .. } = &call;
+    let view = tree::TreeView {
+        id: config.id,
+        row,
+        tree,
+        decoded_bytes: *decoded_bytes,
+        names: &names,
+        schedule,
+        limits,
+        below: &below,
+    };
     let mut out = BufWriter::new(stdout().lock());
     let written = match config.format {
         Format::Text => tree::write_text(&mut Printable(&mut out), &view),

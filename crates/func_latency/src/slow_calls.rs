@@ -18,10 +18,10 @@ use crate::explain_config::SlowCalls;
 use crate::listing::instructions::{self, Listing};
 use crate::listing::is_outside_of_filter;
 use crate::listing::lines::{self, Line};
-use crate::printable::NamesFor;
 use crate::render::explain::ExplainedGroup;
 use crate::render::html::closer::Closer;
 use crate::render::image_names::ImageNames;
+use crate::render::printable_names::NamesFor;
 
 /// Groups of a listing: slow calls, typical ones, and all others.
 const GROUPS: usize = 3;

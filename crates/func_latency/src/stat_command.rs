@@ -8,9 +8,9 @@ use crate::args::{Format, RecordArgs, StatArgs};
 use crate::exit::Exit;
 use crate::printable::Printable;
 use crate::render::stat::{self, Repeated};
-use crate::report_command::text_width;
 use crate::runs_made::{RowsDirectory, Runner, make, read_made};
 use crate::shell::quoted;
+use crate::terminal::text_width;
 use crate::{messages, runs_there};
 
 pub(crate) fn run(args: StatArgs) -> Result<Exit> {

@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 
 use crate::args::Format;
 use crate::exit::Exit;
-use crate::printable::{NamesFor, Printable, printable};
+use crate::printable::{Printable, printable};
 use crate::render::image_names::ImageNames;
+use crate::render::printable_names::NamesFor;
 use crate::render::top::{self, TopView};
-use crate::report_command::text_width;
+use crate::terminal::text_width;
 use crate::top_config::TopConfig;
 use crate::{calls, messages, record_command};
 

@@ -7,17 +7,17 @@ use anyhow::{Context, Result};
 
 use crate::args::ExportFormat;
 use crate::calls::{self, Opened};
-use crate::config::{CallsConfig, RowsFile, RowsForm, RowsTarget, check_rows_output, is_directory};
+use crate::config::{CallsConfig, check_rows_output};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::{Bound, Latencies};
-use crate::export::{self, firefox, flamegraph, folded, perfetto, pprof};
+use crate::export::{self, firefox, flamegraph, folded, graph, perfetto, pprof};
 use crate::output::{self, OutputFile, cannot_write, check_writable, write_file};
 use crate::printable::Printable;
+use crate::render::Names;
 use crate::render::image_names::ImageNames;
-use crate::render::rows::RowsOutput;
-use crate::render::{Names, graph};
+use crate::render::rows::{RowsFile, RowsForm, RowsOutput, RowsTarget, is_directory};
 use crate::tree_config::{ExportConfig, GraphConfig};
-use crate::{messages, report_command};
+use crate::{messages, uncalled};
 
 /// Below the functions that were named, or all that was seen.
 pub(crate) fn paths_of(config: &CallsConfig) -> Paths {
@@ -35,11 +35,11 @@ fn found_paths(opened: &Opened<'_>, counters: Option<CountersAsked>) -> Result<F
 
 /// Of the functions that were named, a call must have been seen, whole or not: else no file is touched.
 fn check_seen(opened: &Opened<'_>, report: &Report) -> Result<()> {
-    let without = report_command::uncalled(report, &opened.wanted);
+    let without = uncalled::uncalled(report, &opened.wanted);
     if without.is_empty() || without.len() < report.functions.len() {
         return Ok(());
     }
-    let message = report_command::no_calls(opened.config, opened.recording, report, &without);
+    let message = uncalled::no_calls(opened.config, opened.recording, report, &without);
     Err(failure(Exit::Nothing, message))
 }
 

@@ -6,11 +6,13 @@ use analyzer::CallId;
 use anyhow::Result;
 
 use crate::args::{ExportArgs, ExportFormat, Format, GraphArgs, ShowArgs, Weight};
-use crate::config::{CallsConfig, NO_FUNCTION, RowsFile, check_counters, input_path, labels, rows_file};
+use crate::config::{CallsConfig, NO_FUNCTION, check_counters, input_path, labels};
 use crate::exit::{Exit, failure};
 use crate::export::bounds::Bound;
+use crate::export::graph::GraphStyle;
 use crate::output::{OutputAsked, check_apart};
-use crate::render::rows::Labels;
+use crate::render::rows::{Labels, RowsFile, rows_file};
+use crate::render::tree::TreeLimits;
 
 /// What `show` does.
 #[derive(Clone, Debug)]
@@ -27,17 +29,6 @@ pub(crate) struct ShowConfig {
     pub(crate) srcline: bool,
     /// Form of the tree.
     pub(crate) format: Format,
-}
-
-/// What of a tree is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeLimits {
-    /// Levels below the root.
-    pub depth: usize,
-    /// Nodes that took less are left out.
-    pub min_ns: u64,
-    /// The most lines of the text; `None`: one for each call.
-    pub lines: Option<usize>,
 }
 
 impl ShowConfig {
@@ -139,21 +130,6 @@ pub(crate) struct GraphConfig {
     pub(crate) calls: CallsConfig,
     /// How it is drawn.
     pub(crate) style: GraphStyle,
-}
-
-/// How a call graph is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GraphStyle {
-    /// Below each function who called it, not what it called.
-    pub callee: bool,
-    /// Which time.
-    pub weight: Weight,
-    /// What is less than this share of all time is left out, percent.
-    pub percent_limit: f64,
-    /// Shares are of the function above.
-    pub fractal: bool,
-    /// Levels.
-    pub depth: usize,
 }
 
 impl GraphConfig {

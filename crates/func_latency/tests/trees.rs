@@ -5,10 +5,11 @@
 use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, FoundPaths, Node, Place, Status, Total};
 use func_latency::args::Weight;
 use func_latency::export::flamegraph::{self, Subject};
-use func_latency::export::folded;
+use func_latency::export::graph::GraphStyle;
+use func_latency::export::{folded, graph};
 use func_latency::one_call::OpenedCall;
-use func_latency::render::{Names, graph, tree};
-use func_latency::tree_config::{GraphStyle, TreeLimits};
+use func_latency::render::tree::TreeLimits;
+use func_latency::render::{Names, tree};
 use model::{AuxOffset, Cpu, FunctionId, Ns, ObjectId, Pid, Schedule, Sideband, SidebandRecord, Svma, Tid};
 
 struct FakeNames;
@@ -108,6 +109,16 @@ fn check(actual: &[u8], expect: &str) {
     assert_eq!(actual.trim_end(), expect.trim_matches('\n').trim_end(), "\n{actual}");
 }
 
+fn view_of<'a>(
+    id: CallId,
+    call: &'a OpenedCall,
+    schedule: &'a Schedule,
+    limits: TreeLimits,
+) -> tree::TreeView<'a> {
+    let OpenedCall { row, tree, bytes, .. } = call;
+    tree::TreeView { id, row, tree, decoded_bytes: *bytes, names: &FakeNames, schedule, limits, below: &[] }
+}
+
 fn show(limits: TreeLimits) -> Vec<u8> {
     show_call(&opened(), limits)
 }
@@ -115,7 +126,7 @@ fn show(limits: TreeLimits) -> Vec<u8> {
 fn show_call(call: &OpenedCall, limits: TreeLimits) -> Vec<u8> {
     let schedule = schedule();
     let id = CallId { tid: Tid(7), number: 12 };
-    let view = tree::TreeView { id, call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
+    let view = view_of(id, call, &schedule, limits);
     let mut out = Vec::new();
     tree::write_text(&mut out, &view).unwrap();
     out
@@ -215,7 +226,7 @@ fn a_call_as_json_has_every_node_with_its_depth() {
     let (call, schedule) = (opened(), schedule());
     let id = CallId { tid: Tid(7), number: 12 };
     let limits = TreeLimits { depth: usize::MAX, min_ns: 0, lines: None };
-    let view = tree::TreeView { id, call: &call, names: &FakeNames, schedule: &schedule, limits, below: &[] };
+    let view = view_of(id, &call, &schedule, limits);
     let mut out = Vec::new();
     tree::write_json(&mut out, &view).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();

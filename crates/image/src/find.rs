@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
-use crate::name_index::{NameEntry, NameIndex, entries_of};
+use crate::name_entry::NameEntry;
+use crate::name_index::entries_of;
 use crate::nearest;
 use crate::needle::needle;
 use crate::query::{self, Parsed, Query, What};
@@ -174,10 +175,6 @@ impl Image {
         found.filter(|id| *id != FunctionId::UNKNOWN).collect()
     }
 
-    pub(crate) fn names(&self) -> &NameIndex {
-        self.names.get_or_init(|| NameIndex::new(self))
-    }
-
     /// The functions of the first way to read `name` that fits any.
     fn find_name(&self, name: &str, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
         if name.is_empty() {
@@ -189,7 +186,7 @@ impl Image {
                 with_word = self.objects().flat_map(|object| entries_of(self, object, Some(word))).collect();
                 &with_word
             }
-            None => &self.names().entries,
+            None => self.names(),
         };
         let select = |fits: &Fits<'_>| -> BTreeSet<FunctionId> {
             let entries = entries.par_iter();
@@ -228,7 +225,7 @@ impl Image {
 
     fn nearest(&self, parsed: &Parsed) -> Vec<FunctionMatch> {
         let What::Name(name) = &parsed.what else { return Vec::new() };
-        let entries = self.names().entries.par_iter().filter(|e| allowed(parsed, e.object));
+        let entries = self.names().par_iter().filter(|e| allowed(parsed, e.object));
         let mut near: Vec<_> = entries
             .filter_map(|e| nearest::distance(name, &e.short(self)).map(|distance| (distance, e.id)))
             .collect();
@@ -332,7 +329,7 @@ mod tests {
     fn a_function_is_found_without_looking_at_all_names_or_lines() {
         let object = ObjectId(0);
         let looked_through = own_image();
-        let all = &looked_through.names().entries;
+        let all = looked_through.names();
         let names = all.iter().map(|entry| entry.short(&looked_through));
         let name = names.filter(|name| name.starts_with("image::")).max_by_key(|name| name.len()).unwrap();
 

@@ -19,7 +19,7 @@ use crate::jit_code::Dumps;
 use crate::kernel::{KernelSymbols, KernelText, Origin};
 use crate::lines::{Lines, SourceLine};
 use crate::located::build_id_of;
-use crate::name_index::NameIndex;
+use crate::name_entry::NameEntry;
 use crate::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
 use crate::perf_map::PerfMaps;
@@ -40,7 +40,7 @@ pub struct Image {
     kinds: Vec<FunctionKind>,
     /// Pseudo-functions, whose ids follow those of all functions.
     pub(crate) regions: Regions,
-    pub(crate) names: OnceLock<NameIndex>,
+    pub(crate) names: OnceLock<Vec<NameEntry>>,
     pub(crate) kernel_origin: Origin,
     /// Of the recording's own, for its stacks.
     kernel_symbols: KernelSymbols,

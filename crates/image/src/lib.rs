@@ -48,6 +48,7 @@ mod lines;
 mod locate;
 mod located;
 mod mini_debug_info;
+mod name_entry;
 mod name_index;
 mod named_code;
 mod nearest;

@@ -1,33 +1,20 @@
-//! All functions' names, each demangled when somebody first asks for it.
+//! The names of all functions: each is demangled when it is first asked for.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use model::{FunctionId, ObjectId};
+use model::ObjectId;
 
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
+use crate::name_entry::NameEntry;
 use crate::strings::WithWord;
 
-/// One name of one function.
-pub(crate) struct NameEntry {
-    pub(crate) id: FunctionId,
-    pub(crate) object: ObjectId,
-    /// Offset in the object's string table.
-    symbol: u32,
-    /// Without parameter types; `None` if the symbol is not mangled.
-    demangled: OnceLock<Option<Box<str>>>,
-}
-
-/// All names, by object and address.
-pub(crate) struct NameIndex {
-    pub(crate) entries: Vec<NameEntry>,
-}
-
-impl NameIndex {
-    pub(crate) fn new(image: &Image) -> Self {
-        let entries = image.objects().flat_map(|object| entries_of(image, object, None)).collect();
-        Self { entries }
+impl Image {
+    /// All names, by object and address.
+    pub(crate) fn names(&self) -> &[NameEntry] {
+        let all = || self.objects().flat_map(|object| entries_of(self, object, None)).collect();
+        self.names.get_or_init(all)
     }
 }
 

@@ -6,9 +6,8 @@ use std::process::Command;
 
 use analyzer::{Analysis, CheckedAnalysis, DigestedRuns, Place, Request, Surroundings};
 use decoder::{DecodeOptions, OwnDecoder};
-use func_latency::config::{RowsFile, RowsForm};
 use func_latency::render::Names;
-use func_latency::render::rows::{self, Origin, RowsWriter};
+use func_latency::render::rows::{self, Origin, RowsFile, RowsForm, RowsWriter};
 use model::{
     AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent,
 };

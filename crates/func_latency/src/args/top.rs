@@ -2,25 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::headings::{DECODING, RECORDING, REPORT, TARGET};
 use super::{AFTER_HELP, DecoderChoice, Format, InputArgs, KernelArgs, RowsArgs, form};
 use crate::filter::TidRange;
-use crate::render::top;
-
-/// What functions are sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TopBy {
-    /// Time in the function and all that it called
-    #[default]
-    Time,
-    /// Time in the function itself
-    #[value(name = "self")]
-    Own,
-    /// Number of calls
-    Calls,
-}
+use crate::render::top::{self, TopBy};
 
 /// `func_latency top`.
 #[derive(Debug, Args)]

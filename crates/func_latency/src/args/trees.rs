@@ -8,30 +8,10 @@ use clap::{Args, ValueEnum};
 use super::headings::TIMELINES;
 use super::{AFTER_HELP, CallsArgs, Format, InputArgs, form};
 use crate::export::bounds::Bound;
+use crate::export::weight::Weight;
 use crate::filter::CallNumber;
 use crate::render::rows::Label;
 use crate::render::tree;
-
-/// Which time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Weight {
-    /// All of it
-    #[default]
-    Latency,
-    /// On the CPU
-    Cpu,
-}
-
-impl Weight {
-    /// Its name, as it is typed.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Cpu => "cpu",
-        }
-    }
-}
 
 /// `func_latency show`.
 #[derive(Debug, Args)]

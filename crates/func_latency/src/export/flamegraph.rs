@@ -8,8 +8,8 @@ use analyzer::FoundPaths;
 use anyhow::Result;
 use inferno::flamegraph::{Options, from_lines};
 
+use super::weight::Weight;
 use super::{folded, observed_part};
-use crate::args::Weight;
 use crate::exit::{Exit, failure};
 use crate::messages::list;
 use crate::output;

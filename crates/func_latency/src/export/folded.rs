@@ -3,22 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{CallTree, Total};
+use analyzer::CallTree;
 
+use super::weight::Weight;
 use super::{NodeLabels, STACK_MAX};
-use crate::args::Weight;
 use crate::render::Names;
-
-impl Weight {
-    /// That time, of all; `None`: it is not known.
-    #[must_use]
-    pub const fn of(self, total: &Total) -> Option<u64> {
-        match self {
-            Self::Latency => Some(total.sum_ns),
-            Self::Cpu => total.on_cpu_ns(),
-        }
-    }
-}
 
 /// The paths by name, and the time in ns; without those that took none.
 #[must_use]

@@ -13,10 +13,12 @@ pub mod bounds;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
+pub mod graph;
 mod markers;
 pub mod perfetto;
 pub mod pprof;
 mod spool;
+pub mod weight;
 
 use std::collections::HashMap;
 

@@ -7,7 +7,6 @@ pub mod compare;
 pub mod counters;
 pub mod diff;
 pub mod explain;
-pub mod graph;
 pub mod histogram;
 pub mod html;
 pub(crate) mod image_names;
@@ -19,13 +18,14 @@ pub mod ledger;
 pub mod modes;
 pub mod names;
 pub(crate) mod plan;
+pub(crate) mod printable_names;
 pub mod row_limit;
 pub mod rows;
 pub mod runs;
 pub mod stat;
 pub mod table;
 pub mod text;
-mod time_sum;
+pub(crate) mod time_sum;
 pub mod timeline;
 pub mod top;
 pub mod tree;
@@ -34,10 +34,21 @@ pub mod units;
 mod wrappers;
 
 use analyzer::{Metric, OwnCode, Report};
+use clap::ValueEnum;
 use model::{ClockOffsets, FunctionId};
 
 pub use names::Names;
 use row_limit::RowLimit;
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
 
 /// A report, and what else there is to say about the recording.
 #[derive(Clone, Copy)]

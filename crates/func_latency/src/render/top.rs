@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 use analyzer::{CallCounts, ChildKind, ChildRow, FunctionReport, Report};
+use clap::ValueEnum;
 use model::{FunctionId, NoTimes};
 use serde::Serialize;
 
@@ -16,7 +17,19 @@ use super::table::{Align, Table};
 use super::time_sum::TimeSum;
 use super::units::{counted, duration, grouped};
 use super::wrappers::Wrappers;
-use crate::args::TopBy;
+
+/// What functions are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TopBy {
+    /// Time in the function and all that it called
+    #[default]
+    Time,
+    /// Time in the function itself
+    #[value(name = "self")]
+    Own,
+    /// Number of calls
+    Calls,
+}
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_top/1";

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::{CallId, Node, Status, Step, Total, off_cpu_spans};
+use analyzer::{CallId, CallRow, CallTree, Node, Status, Step, Total, off_cpu_spans};
 use model::schedule::OffCpu;
 use model::{Ns, Schedule};
 use serde_json::{Value, json};
@@ -12,19 +12,32 @@ use super::names::{callee_name, caller_name};
 use super::table::{Align, Table};
 use super::tree_lines::{Heaviest, LinesLeftOut, TreeLine};
 use super::units::{counted, duration, duration_within, grouped, ns_within};
-use crate::one_call::OpenedCall;
-use crate::tree_config::TreeLimits;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency_call/2";
+
+/// What of a tree is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// Levels below the root.
+    pub depth: usize,
+    /// Nodes that took less are left out.
+    pub min_ns: u64,
+    /// The most lines of the text; `None`: one for each call.
+    pub lines: Option<usize>,
+}
 
 /// A call, and what is shown of it.
 #[derive(Clone, Copy)]
 pub struct TreeView<'a> {
     /// Its id.
     pub id: CallId,
-    /// Its row and tree.
-    pub call: &'a OpenedCall,
+    /// Its row.
+    pub row: &'a CallRow,
+    /// Its tree.
+    pub tree: &'a CallTree,
+    /// Bytes of trace that were decoded to find it.
+    pub decoded_bytes: u64,
     /// What ids are called.
     pub names: &'a dyn Names,
     /// When its thread was off the CPU.
@@ -49,11 +62,11 @@ impl TreeView<'_> {
         let TreeLimits { depth, min_ns, .. } = self.limits;
         let is_shown = move |step: &Step<'_>| step.depth <= depth && step.node.total.sum_ns >= min_ns;
         // What took long enough is in something that did.
-        self.call.tree.walk().filter(move |step| step.depth == 0 || is_shown(step))
+        self.tree.walk().filter(move |step| step.depth == 0 || is_shown(step))
     }
 
     fn off_cpu(&self) -> impl Iterator<Item = OffCpu> {
-        let row = &self.call.row;
+        let row = self.row;
         let end = Ns(row.start_ns.0.saturating_add(row.latency_ns));
         off_cpu_spans(self.schedule, row.tid, row.start_ns, end)
             .filter(|_| row.off_cpu_ns.is_some_and(|ns| ns > 0))
@@ -69,7 +82,7 @@ impl TreeView<'_> {
 /// # Errors
 /// What `out` says.
 pub fn write_text(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
-    let row = &view.call.row;
+    let row = view.row;
     let at_least = if row.status.counted() { "" } else { "at least " };
     let site = row.site.map(|site| format!(" at {}", view.names.site(site))).unwrap_or_default();
     writeln!(
@@ -108,7 +121,7 @@ pub fn write_text(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
             )?,
         }
     }
-    let left_out = view.call.tree.nodes().len() - calls.len();
+    let left_out = view.tree.nodes().len() - calls.len();
     if left_out > 0 {
         writeln!(out, "  {} more, deeper or shorter than asked for", grouped(left_out as u64))?;
     }
@@ -140,7 +153,7 @@ fn table(view: &TreeView<'_>, lines: &[TreeLine<'_>]) -> Table {
         ("", Align::Left),
     ]);
     for line in lines {
-        let since = line.first.start.since(view.call.row.start_ns);
+        let since = line.first.start.since(view.row.start_ns);
         let mut notes = Vec::new();
         if line.total.count > 1 {
             notes.push(format!("{} calls", grouped(line.total.count)));
@@ -168,7 +181,7 @@ fn off_cpu(out: &mut dyn Write, view: &TreeView<'_>, most: usize) -> io::Result<
         if number == 0 {
             writeln!(out, "\n  off the CPU (ns since start, for)")?;
         }
-        let since = span.from.since(view.call.row.start_ns);
+        let since = span.from.since(view.row.start_ns);
         let for_ns = span.to.map_or(0, |to| to.since(span.from));
         let how = if span.preempted { ", preempted" } else { "" };
         writeln!(out, "    +{}  {}{how}", grouped(since), grouped(for_ns))?;
@@ -193,7 +206,7 @@ fn indented(depth: usize, name: String) -> String {
 /// # Errors
 /// What `out` says.
 pub fn write_json(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
-    let row = &view.call.row;
+    let row = view.row;
     let site = |site: Option<analyzer::Place>| site.map(|site| view.names.site(site));
     let nodes: Vec<Value> = view.steps().map(|step| node(view, &step)).collect();
     let spans = view.off_cpu().map(|span| {
@@ -213,7 +226,7 @@ pub fn write_json(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
         "off_cpu_ns": row.off_cpu_ns,
         "status": row.status.name(),
         "cut_by": row.cut_by.map(|cut| cut.cause.name()),
-        "decoded_bytes": view.call.bytes,
+        "decoded_bytes": view.decoded_bytes,
         "off_cpu": spans.collect::<Vec<_>>(),
         "nodes": nodes,
     });

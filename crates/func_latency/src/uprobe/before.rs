@@ -12,12 +12,13 @@ use recorder::Proc;
 use super::ends;
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, Price, Snapshot};
-use super::overhead::{self, Choice, Moment, Others, ProbeLimits};
+use super::overhead::{self, Choice, Moment, Others};
 use super::status::Status;
 use super::unwinding::Calls;
 use super::window::{REMOVED_IN, group};
 use crate::live_code::LiveCode;
 use crate::messages;
+use crate::record_config::ProbeLimits;
 use crate::render::units::counted;
 
 /// Groups of links at most, of the functions that were asked for.

@@ -31,8 +31,6 @@ mod watched;
 mod ways_on;
 mod window;
 
-pub(crate) use overhead::ProbeLimits;
-
 use std::time::Duration;
 
 use analyzer::{Limits, ProbedAnalysis};
@@ -42,11 +40,12 @@ use model::Schedule;
 use recorder::{Interrupts, Pmu, Proc, StartedProgram, Target};
 
 use crate::args::BackendChoice;
-use crate::config::{ReportConfig, RowsTarget};
+use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::live_code::{Known, LiveCode};
 use crate::messages;
 use crate::record_config::RecordConfig;
+use crate::render::rows::RowsTarget;
 use crate::render::units::{counted, duration, percent};
 use crate::target::{self, Remarks};
 use before::{Plan, Ready};

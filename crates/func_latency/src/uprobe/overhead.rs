@@ -10,6 +10,7 @@ use bpf::{Run, StackSeen};
 use super::functions::Candidate;
 use super::guard::{CpuTime, PerCall, Price, Snapshot, Span};
 use crate::exit::{Exit, failure};
+use crate::record_config::ProbeLimits;
 use crate::render::units::{duration, grouped, percent};
 
 /// How long calls are counted.
@@ -92,27 +93,8 @@ fn counting_percent(span: &Span, prices: &[Price]) -> f64 {
     100.0 * cost_ns as f64 / span.own_ns(cost_ns) as f64
 }
 
-/// What probes may take if nothing is said.
-const MOST_PERCENT: f64 = 20.0;
-
 /// Of that, what children may take with the functions that were asked for: load is not even.
 const SHARE_WITH_CHILDREN: f64 = 0.8;
-
-/// What may be spent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProbeLimits {
-    /// Of the CPU time that the processes take without probes; `None`: [`MOST_PERCENT`].
-    pub(crate) most_percent: Option<f64>,
-    /// Probes at children.
-    pub(crate) most_probes: usize,
-}
-
-impl ProbeLimits {
-    /// Of the CPU time that the processes take without probes.
-    pub(super) fn most(self) -> f64 {
-        self.most_percent.unwrap_or(MOST_PERCENT)
-    }
-}
 
 /// What will be probed.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,12 +14,14 @@ use crate::config::ReportConfig;
 use crate::exit::Exit;
 use crate::filter::NsRange;
 use crate::live_code::LiveCode;
+use crate::render::Names as _;
 use crate::render::image_names::ImageNames;
 use crate::render::rows::{self, Origin};
 use crate::render::units::{counted, duration};
 use crate::render::{PROBES, View};
-use crate::report_command::{leave_out_uncalled, seen, uncalled, with_rows, write_report};
+use crate::report_command::{with_rows, write_report};
 use crate::target::{self, Wanted};
+use crate::uncalled::{leave_out_uncalled, seen, uncalled};
 use crate::{explain_command, host, messages, remedy};
 
 use super::functions::Candidate;
@@ -168,7 +170,7 @@ pub(super) fn write(
         explain_command::slowest_of_rows(&report, &code.image, view.input)?;
     }
     for violation in &violations {
-        messages::inconsistent(violation, &names);
+        messages::inconsistent(violation, violation.function.map(|id| names.function(id)));
     }
     ways_on(&report, chosen, &wanted, code, &inlined);
     Ok(if violations.is_empty() { verdict(config, &report, &names) } else { Exit::Inconsistent })

@@ -33,8 +33,9 @@ use crate::record_config::{RecordConfig, Then};
 use crate::render::View;
 use crate::render::image_names::ImageNames;
 use crate::render::interval::{self, Interval, json, openmetrics};
-use crate::report_command::{self, leave_out_uncalled};
+use crate::report_command;
 use crate::target::{self, Wanted};
+use crate::uncalled::{leave_out_uncalled, seen};
 use captures::{CaptureTrace, Captures, Limits};
 use growing::{Growing, Part};
 use outside::{Event, Heard, Listener};
@@ -362,7 +363,7 @@ impl Watch {
             out.flush().context("cannot write to stdout")?;
             drop(out);
             report_command::write_report(&config, &view, &[], &[])?;
-            let is_any_seen = report.functions.iter().any(|function| report_command::seen(&function.calls));
+            let is_any_seen = report.functions.iter().any(|function| seen(&function.calls));
             Ok(if is_any_seen { Exit::Done } else { Exit::Nothing })
         })
     }

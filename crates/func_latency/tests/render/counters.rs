@@ -1,7 +1,7 @@
 //! What calls executed, as text, JSON and rows.
 
 use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
-use func_latency::config::RowsForm;
+use func_latency::render::rows::RowsForm;
 use func_latency::render::{View, json, rows, text};
 use model::{Cycles, Executed, NoTimes};
 

@@ -1,8 +1,7 @@
 //! The report's JSON and rows.
 
 use analyzer::{Caller, FunctionReport, Report, RowSink};
-use func_latency::config::{RowsFile, RowsForm};
-use func_latency::render::rows::{self, Origin, RowsWriter};
+use func_latency::render::rows::{self, Origin, RowsFile, RowsForm, RowsWriter};
 use func_latency::render::{View, json};
 use model::FunctionId;
 

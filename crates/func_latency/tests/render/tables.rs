@@ -6,8 +6,7 @@ use std::path::Path;
 use analyzer::{
     Caller, ChildKey, ChildKind, PartOfRow, Reason, RowGap, RowParts, RowWait, Status, Total, Waker,
 };
-use func_latency::config::RowsTarget;
-use func_latency::render::rows::{Labels, Origin, RowsOutput};
+use func_latency::render::rows::{Labels, Origin, RowsOutput, RowsTarget};
 use model::{AuxOffset, Cpu, EventTime, FunctionId, Gap, GapCause, Ns, ObjectId, OffCpuSplit, Pid, Tid};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 

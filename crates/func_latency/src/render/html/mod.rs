@@ -28,7 +28,7 @@ use closer::Closer;
 use super::View;
 use crate::inside::{Inside, typical};
 use crate::output;
-use crate::printable::with_printable;
+use crate::render::printable_names::with_printable;
 
 /// The page, with a comment in the place of each of [`STYLE`], the data and [`SCRIPT`].
 const PAGE: &str = include_str!("page/page.html");

@@ -11,8 +11,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::columns::{CallColumns, CellSink, CellValue, RowCells, all_call_columns, call_columns};
 use super::origin::Origin;
 use super::sorted_lines::SortedLines;
+use super::target::{RowsFile, RowsForm};
 use super::texts::TextId;
-use crate::config::{RowsFile, RowsForm};
 use crate::output;
 use crate::render::Names;
 

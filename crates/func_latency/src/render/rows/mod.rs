@@ -6,17 +6,19 @@ mod origin;
 mod parquet;
 mod sorted_lines;
 mod tables;
+mod target;
 mod texts;
 
 use analyzer::{CountersAsked, Report, RowSink};
 use anyhow::Result;
 
 use super::Names;
-use crate::config::RowsTarget;
 pub(crate) use lines::{RowList, json_row};
 pub use lines::{RowsWriter, write};
 pub use origin::{Label, Labels, Origin};
 pub use tables::{SCHEMA, TablesWriter};
+pub use target::{RowsFile, RowsForm, RowsTarget};
+pub(crate) use target::{is_directory, rows_file};
 
 /// Writes rows as calls end, in the form that is asked for.
 pub enum RowsOutput<'n> {

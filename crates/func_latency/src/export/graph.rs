@@ -8,11 +8,26 @@ use std::io::{self, Write};
 
 use analyzer::{CallTree, FoundPaths, Total};
 
-use super::Names;
-use super::time_sum::TimeSum;
-use super::units::{counted, grouped, percent_within, share};
-use crate::export::{NodeLabels, observed_part};
-use crate::tree_config::GraphStyle;
+use super::weight::Weight;
+use super::{NodeLabels, observed_part};
+use crate::render::Names;
+use crate::render::time_sum::TimeSum;
+use crate::render::units::{counted, grouped, percent_within, share};
+
+/// How a call graph is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GraphStyle {
+    /// Below each function who called it, not what it called.
+    pub callee: bool,
+    /// Which time.
+    pub weight: Weight,
+    /// What is less than this share of all time is left out, percent.
+    pub percent_limit: f64,
+    /// Shares are of the function above.
+    pub fractal: bool,
+    /// Levels.
+    pub depth: usize,
+}
 
 /// A function, or one in a graph below it.
 #[derive(Clone, Debug, Default)]
