@@ -15,6 +15,9 @@ pub(super) const OLD: &str = "xtask/src/tidy/old_prose.txt";
 /// Columns of a line of prose.
 const WIDTH: usize = 110;
 
+/// Words of a paragraph, or of an item of a list: more is more than one thought.
+const PARAGRAPH: usize = 120;
+
 /// Code has workers, callers and threads, in halves so that this file does not have the words.
 const PRONOUNS: [(&str, &str); 4] = [("no", "body"), ("some", "body"), ("who", "ever"), ("who", "m")];
 
@@ -80,19 +83,38 @@ fn of_code(path: &str, text: &str) -> Vec<Finding> {
 fn of_document(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_code = false;
+    let (mut begin, mut words) = (1, 0);
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim_start().starts_with("```") {
             in_code = !in_code;
         }
         let is_table = line.starts_with('|');
+        if in_code || is_table || begins_paragraph(line) {
+            words = 0;
+        }
         if in_code || is_table {
             continue;
+        }
+        let before = words;
+        if before == 0 {
+            begin = number;
+        }
+        words += line.split_whitespace().count();
+        if before <= PARAGRAPH && words > PARAGRAPH {
+            findings.push(Finding::new(path, begin, format!("a paragraph of more than {PARAGRAPH} words")));
         }
         let wide = too_wide(line).filter(|_| !line.contains("]("));
         let messages = pronoun(line).into_iter().chain(wide);
         findings.extend(messages.map(|message| Finding::new(path, number, message)));
     }
     findings
+}
+
+/// An empty line, a heading or an item of a list.
+fn begins_paragraph(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+    line.is_empty() || number || ["- ", "* ", "#"].iter().any(|mark| line.starts_with(mark))
 }
 
 fn is_opening(comment: &str) -> bool {
@@ -138,6 +160,16 @@ mod tests {
                 "a.rs:6: 123 columns of prose; 110 at most".to_owned(),
             ]
         );
+    }
+
+    #[test]
+    fn paragraphs_and_items_have_a_length() {
+        let words = "a word\n".repeat(40);
+        let text = format!(
+            "# Head\n{words}\n- {words}- {words}1. {words}\n{words}{words}\n```\n{words}{words}```\n"
+        );
+        let found = shown(&check(&Tree::of(&[("a.md", &text)])));
+        assert_eq!(found, ["a.md:164: a paragraph of more than 120 words"]);
     }
 
     #[test]
