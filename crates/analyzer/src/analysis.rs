@@ -60,7 +60,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// What a newborn thread did before it was attached to nobody knows: its frames neither.
+    /// Adds a gap from a thread's birth until it was attached to: what it did, and its frames, are not known.
     fn not_yet_attached(&mut self, tid: Tid, born: Ns, attached: Ns) {
         let (from, to) = (EventTime::exact(born), EventTime::exact(attached));
         let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };

@@ -3,7 +3,8 @@
 //! ```text
 //!   slow      f: 10->40  52->44  52->44  58->90  ...        taken branches, from -> to
 //!   typical   f: 10->40  52->44  58->90  ...
-//!                                ^ here: both came to 44; the slow call jumps at 52, the typical one falls through there
+//!                                ^ here: both came to 44; the slow call jumps at 52,
+//!                                  the typical one falls through there
 //! ```
 //! Branches that are not taken leave nothing in the stream, but between two taken ones code runs straight: of
 //! two next ones that differ, the one at the lower address was not taken by the other call.

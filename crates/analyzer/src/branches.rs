@@ -163,7 +163,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         let is_there = |&i: &usize| self.get(i).is_some_and(|frame| frame.function == to.function);
         match (base..self.depth() - 1).rev().find(is_there) {
             Some(caller) => {
-                // What was found in that code may be a frame of another function, which has jumped there, too.
+                // What was found in that code may be a frame of another function that has jumped there, too.
                 if self.get(caller).is_some_and(|frame| frame.kind == FrameKind::Found) {
                     self.notice(session, Notice::Doubt { from: caller + 1 });
                 }

@@ -82,9 +82,9 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         }
     }
 
-    /// A handler that was entered out of sight has returned: whom it interrupted is not known either, and
-    /// that may go on at the first instruction of a function. Only what is known as a handler is one: the
-    /// next signal was pending.
+    /// Goes on at `to` after the return of a handler that was entered out of sight. The code that it
+    /// interrupted is not known either, and may go on at the first instruction of a function. Only what is
+    /// known as a handler is one: the next signal was pending.
     fn after_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.control().is_handler(to.function) {
             self.push_handler(session, FrameKind::InterruptedSyscall, MaybeIp::UNKNOWN, self.clocks(), to);
@@ -135,8 +135,8 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         }
     }
 
-    /// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has no
-    /// known entry.
+    /// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has
+    /// no known entry.
     fn enters_handler(&self, session: &Session<'a>, to: Target) -> bool {
         let same = self.top().is_some_and(|top| top.function == to.function);
         to.at_entry || !same && session.map.kind(to.function) == FunctionKind::Unnamed

@@ -14,7 +14,7 @@
 //!        kernel     system calls, interrupts, signals
 //!        filter     what lies outside the IP filter    -> frames (of a thread; undecided: of a hypothesis)
 //!        regions    code between two places, in a frame of these (region_calls)
-//!     -> a call ends: its row, what its children took (activation, ended, children), and if asked for its tree
+//!     -> a call ends: its row, what its children took (activation, ended, children), its tree if asked for
 //!     -> aggregate  figures by function and caller                   -> Report
 //!   trees of slow and of typical calls -> ledger       what makes the difference
 //!   all their branches                 -> branch_path  where they part

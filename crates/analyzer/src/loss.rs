@@ -14,7 +14,7 @@ type Cause = (u8, Option<ObjectId>);
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct LossLedger {
-    /// The gaps by thread (`None`: nobody that we know of), CPU and cause.
+    /// The gaps by thread (`None`: not known), CPU and cause.
     #[serde(with = "sorted_pairs")]
     sums: BTreeMap<(Option<Tid>, Option<Cpu>, Cause), CauseLoss>,
     untimed: Untimed,

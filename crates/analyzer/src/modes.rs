@@ -25,9 +25,9 @@ use crate::tree::{CallTree, Node, TreeSink, Trees};
 /// Levels of calls that make a way; the last one: all.
 pub const DEPTHS: [usize; 5] = [1, 2, 3, 5, usize::MAX];
 
-/// So many ways ...
+/// At a depth that is clear this many ways, the most frequent ones, have nearly all of the calls.
 const FEW: usize = 8;
-/// ... must have so many of ten calls.
+/// Of ten calls this many are nearly all.
 const NEARLY_ALL_OF_TEN: usize = 9;
 
 /// Ways that are told apart; calls that go yet another one are counted together.

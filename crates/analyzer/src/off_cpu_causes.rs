@@ -17,7 +17,7 @@ use crate::sorted_pairs;
 
 /// The functions that stacks are in.
 pub trait StackNames {
-    /// The kernel's function at an address; `None`: nobody knows.
+    /// The kernel's function at an address; `None`: not known.
     fn kernel(&self, address: Avma) -> Option<&str>;
 
     /// A process's function at an address, then.
@@ -126,7 +126,7 @@ impl Known {
         let waker = interval.waker.as_ref().map(|seen| waker(seen, names));
         let woken_from = match waker {
             Some(Waker::Thread { .. }) => woken_from(interval, names),
-            // Whom it interrupted has nothing to do with it.
+            // The thread that it interrupted has nothing to do with it.
             Some(Waker::Interrupt) | None => Vec::new(),
         };
         Self { interval: interval.clone(), reason: reason(interval, names), waker, woken_from }

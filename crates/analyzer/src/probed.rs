@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   calls of children -> price: without what probes added -> sums by the call that called them
-//!   calls             -> price -> slices: whether it enters the figures -> row, with what its children took -> aggregate -> Report
+//!   calls             -> price -> slices: whether it enters the figures -> row, with what its children took
+//!                                                                       -> aggregate -> Report
 //! ```
 //! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was
 //! probed, too.  What was unwound was not seen to end: it is cut.

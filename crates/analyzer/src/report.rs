@@ -64,7 +64,7 @@ pub struct Loss {
     pub by_cause: Vec<CauseLoss>,
     /// By thread.
     pub threads: Vec<ThreadLoss>,
-    /// Gaps of nobody that we know of: they have bytes, and no thread's time.
+    /// Gaps of no known thread: they have bytes, and no thread's time.
     pub unowned: Vec<CauseLoss>,
     /// By the CPU that the thread was on when the gap began.
     pub cpus: Vec<CpuLoss>,
@@ -72,7 +72,7 @@ pub struct Loss {
     pub untimed: Untimed,
 }
 
-/// Gaps whose time is not known: those of nobody, and those that end when they begin.
+/// Gaps of unknown length: those of no known thread, and those that end when they begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untimed {
     /// How many.
@@ -132,7 +132,7 @@ impl CauseLoss {
 pub struct GapPlace {
     /// Time.
     pub time: Ns,
-    /// Whose gap; not positive: nobody's that we know of.
+    /// The gap's thread; not positive: not known.
     pub tid: Tid,
     /// In the AUX stream.
     pub at: AuxOffset,
@@ -212,9 +212,9 @@ pub struct FunctionReport {
     pub histogram: Vec<Bucket>,
     /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
     pub children: Vec<ChildRow>,
-    /// By whom it was called: longest first.
+    /// The calls by caller: longest first.
     pub callers: Vec<CallerReport>,
-    /// Why they were off the CPU; `None`: nobody looked.
+    /// Why they were off the CPU; `None`: it was not looked for.
     pub off_cpu_causes: Option<OffCpuCauses>,
     /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
     pub longest_open: Vec<CallRow>,

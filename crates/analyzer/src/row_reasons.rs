@@ -44,7 +44,8 @@ impl RowReasons {
         Self { reasons, by_row }
     }
 
-    /// Those of the row with this index in [`crate::FunctionReport::rows`]; none if nobody looked.
+    /// The reasons of the row with this index in [`crate::FunctionReport::rows`]; none if they were not
+    /// looked for.
     #[must_use]
     pub fn of(&self, row: usize) -> &[RowReason] {
         self.by_row.of(row)

@@ -40,7 +40,7 @@ impl Total {
         }
     }
 
-    /// As many occurrences, without the time of `inside`.
+    /// This total without the time of `inside`; the number of occurrences stays.
     #[must_use]
     pub fn without(&self, inside: &Self) -> Self {
         let off_cpu_ns = self.off_cpu_ns.zip(inside.off_cpu_ns);

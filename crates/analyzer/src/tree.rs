@@ -9,9 +9,9 @@
 //!       [syscall]  size 1     3
 //!     h  size 1               4
 //! ```
-//! What is a child is what the report's children are, one level after the other: PLT stubs are nobody's
-//! child, a handler's time begins with the interruption, and what a function found running in the middle does
-//! is its caller's own time.
+//! What is a child is what the report's children are, one level after the other: a PLT stub is no child, a
+//! handler's time begins with the interruption, and what a function found running in the middle does is its
+//! caller's own time.
 
 mod merge;
 mod paths;
@@ -63,8 +63,8 @@ pub trait TreeSink {
         let _ = call;
     }
 
-    /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that nobody was seen to
-    /// call.
+    /// All that was seen of a thread ([`Trees::Threads`]): a tree for each function that was not seen to be
+    /// called.
     fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
 }
 
@@ -85,14 +85,15 @@ pub enum Trees {
     Every,
     /// Of each outermost call of a wanted function.
     Outermost,
-    /// As [`Self::Outermost`], with calls that are alike (callee, site, callers) in one node.
+    /// Of each outermost call of a wanted function, with calls that are alike (callee, site, callers) in one
+    /// node.
     Merged,
     /// Of all that each thread did, merged.
     Threads,
 }
 
 impl Trees {
-    /// A call of a wanted function that is inside of `depth` others of it.
+    /// A tree is wanted of a call of a wanted function that is inside of `depth` others of it.
     pub(crate) fn has(&self, depth: u32, entry: AuxOffset) -> bool {
         match self {
             Self::EnteredAt(packets) => packets.contains(&entry),
@@ -102,7 +103,8 @@ impl Trees {
         }
     }
 
-    /// ... of what was seen after a gap ([`TreeSink::resumed`]).
+    /// A tree is wanted of what was seen of a call after a gap ([`TreeSink::resumed`]), if the call is inside
+    /// of `depth` others of its function.
     pub(crate) fn has_resumed(&self, depth: u32) -> bool {
         matches!(self, Self::Every | Self::Outermost | Self::Merged) && depth == 0
     }
@@ -177,7 +179,7 @@ impl CallTree {
         Self { nodes, ..Self::default() }
     }
 
-    /// The same below `callers`, the nearest first.
+    /// Sets the functions that were open around the call to `callers`, the nearest first.
     #[must_use]
     pub fn called_by(self, callers: Vec<FunctionId>) -> Self {
         Self { callers, ..self }

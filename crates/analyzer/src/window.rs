@@ -4,7 +4,7 @@
 //!   window    |-------------------------------------------------------|
 //!   lost              |-----|           |--|
 //!   observed  |-------|     |-----------|  |--------------------------|
-//!   outside       |---|           |---|        |----------------------|   the IP filter's ranges: seen to be elsewhere
+//!   outside       |---|           |---|        |----------------------|   seen outside IP filter ranges
 //! ```
 
 use model::schedule::ThreadLife;
@@ -27,7 +27,7 @@ pub(crate) struct ThreadWindow<'a> {
     pub(crate) dead: &'a [(Ns, Ns)],
     /// Deaths and rebirths that are known, those that have passed, too.
     known_deaths: usize,
-    /// Nobody had the thread's number.
+    /// Time in which no thread had this thread's number.
     dead_ns: u64,
     /// With an IP filter: since when the thread is outside its ranges, and how long it was before.
     outside: Option<(Option<Ns>, u64)>,

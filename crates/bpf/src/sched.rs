@@ -35,7 +35,7 @@ pub enum SchedBy {
     },
     /// Threads.
     Threads,
-    /// CPUs: whoever runs there.
+    /// CPUs: all threads that run there.
     Cpus,
 }
 

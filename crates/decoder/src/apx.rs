@@ -2,9 +2,9 @@
 //! them.
 //!
 //! ```text
-//! [prefixes] D5 MRXBwrxb opcode ...       REX2: an instruction of the legacy maps 0 and 1 (M) with registers up to r31
+//! [prefixes] D5 MRXBwrxb opcode ...       REX2: instructions of legacy maps 0 and 1 (M), registers up to r31
 //! D5 00 A1 imm64                          JMPABS
-//! [prefixes] 62 P0 P1 P2 opcode ...       EVEX: those of map 4 are legacy instructions with more operands, PUSH2, POP2, CCMP
+//! [prefixes] 62 P0 P1 P2 opcode ...       EVEX: map 4 has legacy ones with more operands, PUSH2, POP2, CCMP
 //! ```
 //! Intel, "Advanced Performance Extensions Architecture Specification", "REX2" and "Extended EVEX". No branch
 //! is among those of EVEX. What is not listed here stays unknown: a wrong length would be worse.

@@ -73,9 +73,10 @@ impl Lasts {
     pub(crate) const NEVER: Self = Self { anchors: 0, cycles: 0 };
 }
 
-/// Trace may be that much later than the last timed record.
+/// Trace may be this much later than the last timed record.
 const END_ROOM_NS: u64 = 60_000_000_000;
-/// ... and that much earlier than the first: a ring that is copied may be older than the file.
+/// Trace may be this much earlier than the first timed record: a ring that is copied may be older than the
+/// file.
 const START_ROOM_NS: u64 = 3_600_000_000_000;
 
 /// The times of a segment's flow packets.
@@ -214,7 +215,8 @@ impl Clock {
         }
     }
 
-    /// As [`Self::slot`], for the packet that gives the TSC at the same time.
+    /// A slot for the packet at hand, which also gives the TSC: a CYC before it still counts as just before
+    /// the anchor.
     pub(crate) fn slot_before_anchor(&mut self, work: u32) -> Slot {
         let fresh = self.cyc_fresh;
         let slot = self.slot(work);
@@ -248,8 +250,8 @@ impl Clock {
         Some(Now { lo: ticks::floor(lo), point: ticks::floor(point) })
     }
 
-    /// The stretch in which both times of [`Self::now`] lie from those of `first` to those of `last`, as far as
-    /// that is easily said.
+    /// The stretch in which both times of [`Self::now`] lie from those of `first` to those of `last`, as far
+    /// as that is easily said.
     pub(crate) fn lasts(&self, first: Now, last: Now) -> Lasts {
         Lasts { anchors: self.anchors, cycles: self.cycles_until(first, last).unwrap_or(0) }
     }

@@ -1,8 +1,8 @@
 //! What packets do to where execution is, worked out once for each block and packet.
 //!
 //! ```text
-//! (block, TNT bits) --> direct branches and the bits' ones: calls pushed, transfers, the next block, the bits left
-//! (block, address)  --> direct branches and the indirect one of a TIP; the branch that leaves an IP filter's ranges
+//! (block, TNT bits) --> direct branches and the bits' ones: calls pushed, transfers, next block, bits left
+//! (block, address)  --> direct branches and a TIP's indirect one; the branch out of an IP filter's ranges
 //! ```
 //!
 //! A compressed return to a call of the same effect is part of it, and so is one to a call before it, but
@@ -50,7 +50,7 @@ pub(crate) struct Edge<W = InstructionCount> {
     /// Work since the effect's beginning.
     pub(crate) work: W,
     pub(crate) role: Role,
-    /// [`Reached::address`], which of [`Role::ReturnToStack`] nobody knows.
+    /// [`Reached::address`]; 0 for [`Role::ReturnToStack`], of which only the stack knows it.
     pub(crate) to: Avma,
     /// The block that it left.
     pub(crate) from: BlockId,
@@ -184,7 +184,7 @@ pub(crate) struct ReturnSite {
     pub(crate) to: Target,
     pub(crate) block: BlockId,
     side: Side,
-    /// Somebody asks about its function.
+    /// The sink asks about its function.
     is_asked: bool,
 }
 
@@ -240,7 +240,8 @@ pub(crate) struct Effects<W = InstructionCount> {
 const BITS: u8 = 7;
 /// So much of them is enough, for each worker.
 const MAX_BYTES: usize = 16 << 20;
-/// Fewer edges are kept whoever has them.
+/// Edges with which [`Effects::tidy`] first drops those that no effect has any more; fewer if the memo has
+/// fewer entries.
 const EDGES_MIN: usize = 1 << 16;
 /// There is room for so many before they are moved: 9 MB, of which only what is used is ever touched.
 const FIRST_EDGES: usize = 1 << 17;
@@ -302,7 +303,7 @@ impl<W: Work> Effects<W> {
         self.return_sites.get(call.0 as usize).filter(|site| site.block != BlockId::NONE)
     }
 
-    /// The same for a return from `side`.
+    /// Where a call returns to, once it has, if the return is from `side` and stays there.
     #[inline]
     pub(crate) fn return_site_from(&self, side: Side, call: BlockId) -> Option<&ReturnSite> {
         self.return_sites.get(call.0 as usize).filter(|site| site.side == side)
@@ -333,8 +334,8 @@ impl<W: Work> Effects<W> {
         self.failures.get(effect.edges.0 as usize)
     }
 
-    /// Drops the edges of effects that the memo has lost, once they are as many as all others. Between two
-    /// segments: nobody else has the number of an edge then.
+    /// Drops the edges of effects that the memo has lost, once they are as many as all others. To be called
+    /// between two segments, when nothing outside has the number of an edge.
     pub(crate) fn tidy(&mut self) {
         if self.edges.len() < self.enough_edges {
             return;
@@ -395,7 +396,7 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// As many of these bits as an effect may have.
+    /// Asks for the oldest of these bits, as many as one effect may have.
     #[inline]
     pub(crate) fn bits(bits: Tnt) -> Self {
         Self::Bits(bits.oldest::<BITS>())
@@ -411,7 +412,7 @@ pub(crate) struct Program<'a, W> {
 }
 
 impl<'a, W: Work> Program<'a, W> {
-    /// Works out what nobody remembers.
+    /// Works out an effect that the memo does not have, and adds it.
     pub(crate) fn work_out(self, block: BlockId, asked: Asked) -> &'a Effect<W> {
         let mut path = Path::new(self.context, self.graph, self.effects, self.space, block);
         let end = match asked {

@@ -1,11 +1,11 @@
 //! Intel PT packets and code bytes to control transfers, in parallel.
 //!
 //! ```text
-//! AuxBuffer --segment--> Segment (PSB to PSB, about 64 KB)       each by any worker, in any order
-//!     Segment --reader--> packets --flow--> records              effects: what a packet does at a block, worked out once
-//!                            \--clock--> slots                   one for each flow packet
-//!     records --prune, times--> events                           only of what the sink asks about
-//! Segment outputs --join--> EventSink, per thread in order       serial, in the same order always
+//! AuxBuffer --segment--> Segment (PSB to PSB, about 64 KB)   each by any worker, in any order
+//!     Segment --reader--> packets --flow--> records          effects of packets at blocks, worked out once
+//!                            \--clock--> slots               one for each flow packet
+//!     records --prune, times--> events                       only of what the sink asks about
+//! Segment outputs --join--> EventSink, per thread in order   serial, in the same order always
 //! ```
 //!
 //! A PSB clears the trace unit's IP compression and its stack for compressed returns, and PSB+ says where
@@ -116,7 +116,7 @@ pub struct DecodeStats {
 /// How a decode went.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
-    /// What it took and met: the same whoever decodes, and with any number of workers.
+    /// What it took and met: the same with any decoder and any number of workers.
     pub stats: DecodeStats,
     /// A line on how the decoder worked, for those who want to know.
     pub diagnosis: Option<String>,
@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Somebody asks about the function.
+    /// The sink asks about the function, or about all ([`Self::asks_about`]).
     pub(crate) fn is_asked(&self, function: FunctionId) -> bool {
         self.asks_about.is_none_or(|asked| asked.contains(function))
     }
@@ -261,7 +261,8 @@ pub fn decode_with(
     decode_digested(decoder, context, options, progress, None::<&NoDigester>, &mut { sink })
 }
 
-/// [`decode_with`], and `digester` works on the events ahead of the sink, where there is more than one worker.
+/// Decodes like [`decode_with`]; where there is more than one worker, `digester` works on the events ahead of
+/// the sink.
 pub fn decode_digested<G: Digester>(
     decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,

@@ -19,10 +19,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Nobody that we know of.
+    /// A thread that is not known.
     pub const UNKNOWN: Self = Self { pid: Pid(-1), tid: Tid(-1), from: Ns(0), to: Ns::MAX };
 
-    /// It is somebody that we know of.
+    /// The thread is known.
     #[must_use]
     pub fn is_known(self) -> bool {
         self.tid != Self::UNKNOWN.tid
@@ -163,7 +163,8 @@ impl<'a> Owner<'a> {
         since.into_iter().all(|(_, cpu)| cpu == here)
     }
 
-    /// Whom a loss hides that began while `before` ran and ended, not before `end`, while `now` runs.
+    /// The threads that a loss hides, if it began while `before` ran and ended, not before `end`, while `now`
+    /// runs.
     pub fn lost(&self, before: Running, now: Running, end: Ns) -> Vec<LostPart> {
         if (before.tid, before.from) == (now.tid, now.from) {
             return vec![LostPart::all_of(before)];

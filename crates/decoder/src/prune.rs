@@ -1,8 +1,8 @@
 //! Drops calls to functions that the sink did not ask about, before an event or a time is computed for them.
 //!
 //! A call that returned to its call site within a stretch says nothing of any function but its own and its
-//! callees: if none of these is asked about, all of its branches are dropped. A direct callee of a function in
-//! question is kept without its own callees: it is one of the children.
+//! callees: if none of these is asked about, all of its branches are dropped. A direct callee of a function
+//! in question is kept without its own callees: it is one of the children.
 //!
 //! ```text
 //!   main --> parse --> lex      dropped
@@ -12,9 +12,9 @@
 //! Most effects are decided as a whole ([`Record::quiet`]), without a look at each branch.
 //!
 //! Everything else is kept: calls that are open where the stretch or tracing ends, calls that return to
-//! another place (exceptions, stack switches, returns that are jumps), calls that are open where control lands
-//! in the middle of another function, and the callers of all of these. So is the last branch of a stretch:
-//! the stretch ends at its time.
+//! another place (exceptions, stack switches, returns that are jumps), calls that are open where control
+//! lands in the middle of another function, and the callers of all of these. So is the last branch of a
+//! stretch: the stretch ends at its time.
 
 use model::Avma;
 

@@ -19,7 +19,7 @@ pub struct Stretch {
     pub(crate) events: Vec<TraceEvent>,
     /// No event, nor any bound of its time, is before the event's before it: there is nothing to set right.
     pub(crate) in_order: bool,
-    /// Transfers that nobody asked about.
+    /// The number of transfers that the sink did not ask about.
     pub(crate) left_out: u64,
     /// What was executed in it, if the decode has counters.
     pub(crate) counted: Option<Counted>,
@@ -56,7 +56,7 @@ impl Stretch {
         }
     }
 
-    /// The same thread in the same address space, and it has not been away.
+    /// The stretch is of this thread in this address space, and the thread has not been away.
     #[inline]
     #[must_use]
     pub fn is_of(&self, running: Running, space: SpaceId) -> bool {
@@ -119,8 +119,9 @@ impl Stretch {
         self.events.iter_mut().for_each(|event| keep_forward(&mut last, event));
     }
 
-    /// Nor from the thread's stretch before it to this one: `last` is the last time that was given out. In
-    /// itself it goes forward: after the first event that is late enough all are. Returns how many were not.
+    /// Keeps time from running backwards from the thread's stretch before it to this one: `last` is the last
+    /// time that was given out. Within a stretch time goes forward: after the first event that is late enough
+    /// all are. Returns how many were not.
     pub(crate) fn continue_from(&mut self, last: &mut LastTime) -> usize {
         let mut changed = 0;
         for event in &mut self.events {

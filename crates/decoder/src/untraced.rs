@@ -30,7 +30,8 @@ impl Stays {
         Self { left: Vec::new().into_iter().peekable() }
     }
 
-    /// All of threads that were on a traced CPU at some time: of the others nobody has asked for anything.
+    /// The stays on untraced CPUs of all threads that were on a traced one at some time: of other threads
+    /// nothing was asked for.
     pub(crate) fn on_untraced_cpus(context: &Context<'_>) -> Self {
         let (schedule, coverage) = (context.schedule, &context.recording.coverage);
         let (untraced, traced): (Vec<_>, Vec<_>) =

@@ -6,8 +6,8 @@
 //!                      ^   \_____ begun
 //!                      whose turn it is
 //! ```
-//! Whoever is free finds the next segment and decodes it: so its bytes are first read, and its pages mapped,
-//! by any thread.
+//! A worker that is free finds the next segment and decodes it: so its bytes are first read, and its pages
+//! mapped, by any thread.
 //!
 //! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes. So there
 //! are never more threads than workers, which would take turns on as many CPUs, and one worker alone needs no
@@ -147,7 +147,7 @@ struct SharedQueue<'a, S, G: Digester> {
 struct Queue<S, D> {
     segments: S,
     ahead: VecDeque<(Place, mpsc::Receiver<DigestedOutput<D>>)>,
-    /// So many at most; 0: nobody takes them any more.
+    /// The most that may be ahead; 0: they are not taken any more.
     most: usize,
 }
 

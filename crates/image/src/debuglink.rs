@@ -38,7 +38,7 @@ fn places(name: &Path, path: &Path, link: &Path, options: &ImageOptions) -> Vec<
     beside.into_iter().chain(options.rooted(&installed)).collect()
 }
 
-/// The same build id, or where one has none the CRC of the link.
+/// The debug file has the object's build id, or where one of them has none the CRC of the link.
 fn belongs(elf: &Elf<'_>, debug: &[u8], crc: u32) -> bool {
     let Ok(found) = Elf::parse(debug) else { return false };
     match (elf.build_id(), found.build_id()) {

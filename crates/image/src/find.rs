@@ -150,7 +150,7 @@ impl Image {
     }
 
     fn find_address(&self, address: u64, parsed: &Parsed) -> (BTreeSet<FunctionId>, MatchedBy) {
-        // Whoever names an object has looked at its file.
+        // A user that names an object has looked at its file.
         let linked = || self.find_linked(Svma(address), parsed);
         if parsed.objects.is_some() {
             let found = linked();

@@ -4,7 +4,9 @@
 //! symbols      f [.......)   g [...........)      f.cold [..)
 //!                              h  [..)
 //! unwind tables                                [..)
-//! pieces       f          -  g h    g         -u  -f         (u, -: without a name; -: a gap, without an entry, too)
+//! pieces       f          -  g h    g         -u  -f
+//!
+//! u, -: without a name; -: a gap, without an entry, too
 //! ```
 
 use model::FunctionKind;

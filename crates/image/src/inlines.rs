@@ -289,8 +289,8 @@ impl Named {
     }
 }
 
-/// As the compiler says of each function that it has inlined somewhere (DWARF 5, 3.3.8.1). What is inlined at
-/// link time only may be of a unit that was written before.
+/// The function has `DW_AT_inline`, which compilers give to each that they have inlined somewhere (DWARF 5,
+/// 3.3.8.1). What is inlined at link time only may be of a unit that was written before.
 fn is_inlined(attributes: &Attributes<'_>) -> bool {
     attributes.iter().any(|(at, _)| *at == gimli::DW_AT_inline)
 }

@@ -18,7 +18,7 @@ pub(crate) struct Dumps(Vec<ProcessDump>);
 #[derive(Debug)]
 struct ProcessDump {
     pid: Pid,
-    /// As the recording names the file.
+    /// The dump file's name in the recording.
     name: String,
     dump: Dump,
 }

@@ -6,16 +6,16 @@
 //!
 //! ```text
 //! sideband  --space-->        which object is mapped at an address, when
-//! objects   --locate-->       the file that serves each, known by its build id (vdso, build_id_dirs) or inode (host_files)
+//! objects   --locate-->       the file of each, by its build id (vdso, build_id_dirs) or inode (host_files)
 //! kernel    --kernel-->       its text, from kcore or vmlinux, in every address space
 //! jitdump   --jit_code-->     code that programs wrote, as mappings of the dump's bytes
 //! perf maps --perf_map-->     names of code that is not there
 //! files     --object_file-->  code, and sorted functions
-//!   elf --symbols-->          names, also of a debug file (debug_file, debuglink) or packed (mini_debug_info)
+//!   elf --symbols-->          names, also of debug files (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
 //!   elf --unwind_table-->     which frames stand on a stack, and where exceptions are handled (unwinding)
 //!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
-//! names     --find-->         what a user writes to functions; demangled where the symbol may have that name (needle)
+//! names     --find-->         what a user writes to functions; demangles what may have that name (needle)
 //! places    --find_mark-->    where regions begin and end: addresses, lines (line_begins), probes (usdt)
 //! DWARF     --lines,inlines-->  read when asked for
 //! ```

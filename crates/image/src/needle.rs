@@ -49,9 +49,10 @@ const MADE_UP: &[&str] = &[
     "auto",
 ];
 
-/// Such a word of a name, of its beginning or end, or of a pattern; the longest.
+/// The longest word of a name, of its beginning or end, or of a pattern, that stands in every symbol of such
+/// a name.
 ///
-/// Where a pattern's later words may be found nobody knows: `*int*` is in `f<int>`.
+/// Where a pattern's later words may be found is not known: `*int*` is in `f<int>`.
 pub(crate) fn needle(name: &str) -> Option<&str> {
     let cut = name.find(['<', '>', '(', ')', '{', '}', '[', ']', '*', '?']);
     let (plain, rest) = name.split_at_checked(cut.unwrap_or(name.len()))?;

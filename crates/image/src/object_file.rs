@@ -46,7 +46,7 @@ pub(crate) struct Loaded {
     pub(crate) segments: Vec<Segment>,
     names: Names,
     pub(crate) functions: Functions,
-    /// DWARF lines, once somebody has asked.
+    /// DWARF lines, once they were asked for.
     pub(crate) lines: OnceLock<Mutex<Option<Lines>>>,
 }
 

@@ -6,7 +6,8 @@ use model::TscClock;
 
 use crate::host_files::HostFiles;
 
-/// Where to look.  The image asks no environment: whoever loads it says where this machine keeps what.
+/// Where to look for objects and their symbols.  The image asks no environment: its caller says where this
+/// machine keeps what.
 ///
 /// What is looked up by build id is used only if its own build id is the wanted one, so every cache may be
 /// given.

@@ -1,7 +1,7 @@
 //! Pieces: what compilers split off a function or copy of it, as functions of their own.
 //!
 //! `f.part.0`, `f.isra.0`, `f.constprop.0`, and the `f.cold.1` of LLVM's outliner are called, so their calls
-//! are not calls of `f`. Whoever asks for `f` should know of them.
+//! are not calls of `f`. A user that asks for `f` should know of them.
 
 use std::collections::BTreeSet;
 

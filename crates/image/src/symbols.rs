@@ -19,7 +19,7 @@ pub(crate) enum Names {
     InDebugFile(Range<usize>),
     /// Put together from several tables.
     Joined(Vec<u8>),
-    /// As a program's runtime gave them.
+    /// Names that a program's runtime gave to its code.
     OfRunTimeCode(Vec<u8>),
 }
 

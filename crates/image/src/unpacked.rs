@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 128 << 20;
 
 /// The bytes of a section.
 pub(crate) enum Section {
-    /// As they are in the file.
+    /// An uncompressed part of the file.
     InFile(Contents, Range<usize>),
     /// Unpacked.
     Unpacked(Vec<u8>),

@@ -97,7 +97,7 @@ fn a_replaced_file_is_not_used_without_a_build_id() {
     assert_eq!(image.problems().len(), 1);
     let image = Image::load(&[map(&deleted, Some(&tiny_elf::BUILD_ID))], &nowhere());
     assert_eq!(image.problems(), [], "the same build id is the same file");
-    // Whoever gives a directory says that its files are the right ones.
+    // A user that gives a directory says that its files are the right ones.
     let symfs = ImageOptions { symfs: Some("/".into()), ..nowhere() };
     assert!(code_at_base(&Image::load(&[map(&deleted, None)], &symfs)).is_ok());
 }
@@ -143,7 +143,7 @@ fn a_file_with_another_inode_is_another_file() {
         (0, 1),
         "elsewhere one would be taken for the other"
     );
-    // Where nobody knows, the file is taken by its name.
+    // Where the inode says nothing, the file is taken by its name.
     let recorded_only = HostFiles::of_mounts("1 0 259:2 / / rw - ext4 x rw\n");
     let overlay = HostFiles::of_mounts("1 0 259:2 / / rw - overlay x rw\n");
     for host_files in [None, Some(recorded_only), Some(overlay)] {
@@ -326,7 +326,7 @@ fn a_jitdump_counts_more_than_a_perf_map() {
     assert_eq!(code, Ok(&[0x90, 0xc3][..]));
 }
 
-/// As of a process in a container: found by way of `/proc`.
+/// A perf map is found by way of `/proc`, as for a process in a container.
 #[test]
 fn a_perf_map_of_a_process_that_lives_is_found() {
     let pid = Pid(std::process::id().try_into().unwrap());

@@ -59,7 +59,7 @@ pub struct FunctionStretch {
     pub addresses: Range<Avma>,
     /// The function.
     pub id: FunctionId,
-    /// Its first address, here or elsewhere; `None` if nobody knows it.
+    /// Its first address, here or elsewhere; `None` if it is not known.
     pub entry: Option<Avma>,
 }
 
@@ -141,7 +141,7 @@ pub trait FunctionLookup: Sync {
     /// The function at an address.
     fn function_at(&self, space: SpaceId, ip: Avma) -> FunctionAt;
 
-    /// The same with addresses around it for which the answer is known, too.
+    /// The function at an address, with addresses around it that are known to be of it, too.
     fn stretch_around(&self, space: SpaceId, ip: Avma) -> FunctionStretch {
         FunctionStretch::alone(ip, self.function_at(space, ip))
     }
@@ -170,7 +170,7 @@ pub trait FunctionLookup: Sync {
         false
     }
 
-    /// The kernel's function at an address of its stacks; `None`: nobody knows.
+    /// The kernel's function at an address of its stacks; `None`: not known.
     fn kernel_function(&self, _address: Avma) -> Option<&str> {
         None
     }

@@ -2,7 +2,7 @@
 
 use crate::code::FunctionId;
 
-/// Functions that somebody asks about: told from all others at every branch.
+/// Functions that are asked about: told from all others at every branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionSet {
     /// Bit `id % 64` is clear if no function with such an id is one of them: the answer nearly always.

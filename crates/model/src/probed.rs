@@ -96,7 +96,7 @@ pub struct OffCpuInterval {
     pub tid: Tid,
     /// When it went off.
     pub out: Ns,
-    /// When it was woken; `None`: it was preempted, or nobody was seen to wake it.
+    /// When it was woken; `None`: it was preempted, or was not seen to be woken.
     pub woken: Option<Ns>,
     /// When it came back.
     pub back: Ns,

@@ -38,7 +38,7 @@ impl Tnt {
         if payload > EMPTY { Some(Self { results: payload }) } else { None }
     }
 
-    /// The results that have this [`Self::number`]; 0 is nobody's, and taken for that of none.
+    /// The results that have this [`Self::number`]; for 0, which is the number of none, an empty `Tnt`.
     #[inline]
     #[must_use]
     pub const fn of_number(number: u64) -> Self {

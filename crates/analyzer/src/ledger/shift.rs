@@ -11,7 +11,7 @@ use crate::stats::mean;
 /// Blocks of each recording; of fewer calls, each is one.
 const BLOCKS: usize = 16;
 const ROUNDS: u32 = 10_000;
-/// As rare as that is no chance.
+/// A p-value below this is no chance.
 const RARE: f64 = 0.001;
 
 /// What chance has to do with the difference of two recordings.

@@ -23,7 +23,7 @@ pub(super) struct Variance {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     of_item: u128,
-    /// ... times that of the call.
+    /// Sum over the calls of the item's time multiplied by the call's.
     with_call: u128,
 }
 
@@ -69,7 +69,7 @@ impl Variance {
         (whole > 0.0).then(|| of_item / whole)
     }
 
-    /// ... times the square of the number of calls.
+    /// The item's covariance with the latency, times the square of the number of calls.
     fn covariance(&self, sum: Sum) -> f64 {
         let product = u128::from(self.calls).saturating_mul(sum.with_call);
         let square = sum.of_item.saturating_mul(self.sum.of_item);

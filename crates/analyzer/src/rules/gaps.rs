@@ -167,7 +167,7 @@ fn losses_are_told_apart_by_thread_and_by_cpu() {
     assert_eq!(threads, [(7, vec![overflow.clone(), of_7.clone()]), (8, vec![of_8.clone()])]);
     let cpus: Vec<_> =
         report.loss.cpus.iter().map(|c| (c.cpu.map(|cpu| cpu.0), ledger(&c.by_cause))).collect();
-    // Before its first switch-in record nobody says where thread 7 was.
+    // Before its first switch-in record nothing says where thread 7 was.
     assert_eq!(cpus, [(None, vec![overflow]), (Some(3), vec![of_8]), (Some(5), vec![of_7])]);
     let whole = [
         "overflow x1 16 B 5 ns, 1 cut, first of 7 at 0x3",

@@ -20,7 +20,7 @@
 //!   120 syscall f+8           also async;  `120 syscall f+8 entry`: into the kernel; also a far return there
 //!   whole_cpus                CPUs are traced, and not tasks
 //!   130 out.call f+10 k+8     out of the filter; also out.ret, out.jmp, out.fall
-//!   140 gap 160               nothing known from 140 to 160;  `140 gap 160 truncated`, `desync`, `missing`: why
+//!   140 gap 160               unknown from 140 to 160;  `140 gap 160 truncated`, `desync`, `missing`: why
 //!   space 2                   what follows is in this address space
 //!   tid 8                     ... of this thread
 //! ```
@@ -276,12 +276,12 @@ pub(super) fn analyse(script: &str, request: Request) -> Report {
     report
 }
 
-/// The same for a script that may be nonsense.
+/// The report on a script that may be nonsense, and its violations.
 pub(super) fn analyse_and_check(script: &str, request: Request) -> (Report, Vec<Violation>) {
     run(script, request, None)
 }
 
-/// [`analyse`], with somebody who takes trees.
+/// The report on a script; `sink` takes the trees.
 #[track_caller]
 pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeSink) -> Report {
     let (report, violations) = run(script, request, Some(sink));

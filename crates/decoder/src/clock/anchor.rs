@@ -1,7 +1,7 @@
 //! Anchors: packets that give the TSC, each a range that holds the instant of its place in the stream.
 //!
 //! ```text
-//!   TSC          lo = the TSC it says          hi = 64 core cycles later: the packet is made, and then written
+//!   TSC          lo = the TSC it says          hi = 64 core cycles later: the packet is made, then written
 //!   MTC          lo, hi = a tick around the crystal's tick, and what the two clocks' ratio leaves open
 //!   late MTC     ... hi = a period later, where MTC packets were skipped before it: the core may have slept
 //! ```
@@ -51,8 +51,7 @@ pub(super) enum Kind {
     Final,
     /// A TSC packet, which says what the TSC was some core cycles ago.
     Tsc,
-    /// As [`Self::Tsc`], in PSB+. A segment may begin there: what was before does not change the times after
-    /// it.
+    /// A TSC packet in PSB+. A segment may begin there: what was before does not change the times after it.
     PsbTsc,
     /// An MTC packet that follows skipped ones, and may be late.
     LateMtc,

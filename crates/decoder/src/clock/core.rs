@@ -49,10 +49,10 @@ pub(super) struct CoreRatio {
 /// A cycle of the bus clock, in TSC ticks.
 #[derive(Clone, Copy, Debug)]
 enum Bus {
-    /// As the recording says.
+    /// The recording says how long it is.
     Stated(Range),
-    /// As anchors have measured it where CBR says how many cycles of the core it has; and how often they
-    /// agreed, less how often they did not: CBR may be late.
+    /// Anchors have measured it where CBR says how many cycles of the core it has; and how often they agreed,
+    /// less how often they did not: CBR may be late.
     Learned(Range, u8),
     Unknown,
 }
@@ -211,7 +211,8 @@ pub(super) fn length(cbr: Option<Range>, measured: [Option<&Measured>; 3]) -> Op
     }
 }
 
-/// ... where some of them do not bear CBR out.
+/// The length of a cycle where some measurements do not bear CBR out: the hull of all, and of CBR unless
+/// there are two or more and all say the same.
 #[cold]
 fn doubted(cbr: Range, measured: [Option<&Measured>; 3]) -> Option<Range> {
     let mut others = measured.iter().flatten().filter(|m| !m.agrees).map(|m| m.range);

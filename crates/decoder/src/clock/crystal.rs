@@ -32,8 +32,8 @@ const PLAUSIBLE: CrystalRatio = CrystalRatio { low: 20 << RATIO_FRACTION, high: 
 const TMA_TICKS: u64 = 2;
 /// Pairs of TSC and TMA that a buffer's ratio is measured by.
 const SAMPLES: usize = 256;
-/// ... and where not each PSB+ has one, so many are looked at: who opens one call must not read all of the
-/// trace.
+/// The most PSB+ that are searched for these pairs, where not each has one: opening one call must not read
+/// all of the trace.
 const PSBS: usize = 16 * SAMPLES;
 /// Packets of a PSB+, with generous room for padding.
 const PSB_PLUS_PACKETS: usize = 128;

@@ -30,7 +30,7 @@ pub(super) struct Interval {
     /// What CBR packets say about it.
     pub(super) cbr: Option<Multiples>,
     pub(super) measured: Option<Measured>,
-    /// Time passed in it that cycles do not account for, nobody knows where.
+    /// Time passed in it that cycles do not account for; where is not known.
     pub(super) stalls: bool,
     /// The anchors around it are still to be narrowed, and what follows fits its start.
     pub(super) narrowing: Option<bool>,
@@ -417,7 +417,7 @@ impl Interval {
         (lo.min(self.right.lo), hi)
     }
 
-    /// As [`Self::bounds`], with no regard to what follows.
+    /// The bounds of a slot `since` after the left anchor, with no regard to what follows.
     fn bounds_by_cycles(&self, since: Span, unseen: u64) -> (u128, u128) {
         let &Self { left, right, all, .. } = self;
         let Some(cycle) = self.cycle else { return (left.lo, right.hi) };

@@ -82,7 +82,7 @@ impl<'a> Times<'a> {
     /// same slot twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
-        // Where tracing starts or ends: nobody asks for that time again soon.
+        // `lo == slot` where tracing starts or ends: that time is not asked for again soon, and not kept.
         let known = match lo == slot {
             true => self.timeline.regular_time(slot, &self.near),
             false => self.timeline.steady_between(lo, slot, work, &self.near),

@@ -108,8 +108,8 @@ impl<W: Work> Memo<W> {
         self.put(Entry { key, effect })
     }
 
-    /// Makes room for as many again. What stood in some effect's places now shares these and as many new
-    /// ones, which nobody else comes to.
+    /// Doubles the number of entries. The effects of one group of [`PLACES`] places now share these and as
+    /// many new ones, which those of no other group come to.
     fn double(&mut self) {
         let before = self.entries.len();
         self.entries.resize(2 * before, Entry::FREE);

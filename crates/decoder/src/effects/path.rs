@@ -33,7 +33,8 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
     }
 }
 
-/// How many these branches are, if nobody asks about any of the functions and they come down to one of these:
+/// The number of these branches, if the sink asks about none of their functions and they come down to one of
+/// these:
 ///
 /// - the frame that runs returns to a call before the effect, which the stack knows, and all calls after
 ///   that have returned;

@@ -66,8 +66,8 @@ impl<W: Work> Flow<'_, W> {
             Ns::MAX => Tsc(u64::MAX),
             until => self.context.conversion().to_tsc(Ns(until.0.saturating_sub(1))),
         };
-        // Who runs is the first who has not left yet (`Owner::at`), so until he leaves; but whom nobody knows
-        // may be another one any time.
+        // The thread that runs is the first that has not left yet (`Owner::at`), so it is until it leaves;
+        // but one that is not known may be another one any time.
         let lo = if running.is_known() { before(running.to) } else { first.lo };
         let point = before(self.context.code.space_until(running.pid, self.space_time(running)));
         Attributed { running, space, first, last: Now { lo, point }, lasts: Lasts::NEVER }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   missing code ... TNT bbbbbb  TIP f
-//!                        ^^^^ its own, or of f, if the TIP waited for the TNT to be sent (SDM, "Deferred TIPs")
+//!                        ^^^^ its own, or f's if the TIP waits for TNT to be sent (SDM, "Deferred TIPs")
 //! ```
 //! In code that is followed the code tells. Here each number of bits is a hypothesis, which is held against
 //! the packets after the TIP. Execution goes on where all hypotheses that fit make the same choices;

@@ -1,10 +1,11 @@
 //! Packets that are no flow of their own, but say what the next FUP or TIP means.
 //!
 //! ```text
-//! PTW.ip | EXSTOP.ip | BEP.ip | TRIG.ip | CFE.ip | MODE.TSX | MODE.Exec   FUP      where that was; it interrupts nothing
-//! CFE      FUP (MODE.Exec PIP)  TIP | TIP.PGD                                      what the interrupt is
-//! MODE.TSX abort   FUP          TIP                                                a transaction goes to its abort handler
-//! PIP non-root                  TIP                                                a virtual machine runs
+//! PTW.ip | EXSTOP.ip | BEP.ip | TRIG.ip | CFE.ip | MODE.TSX | MODE.Exec
+//!                  FUP                                  where that was; it interrupts nothing
+//! CFE              FUP (MODE.Exec PIP)  TIP | TIP.PGD   what the interrupt is
+//! MODE.TSX abort   FUP                  TIP             a transaction goes to its abort handler
+//! PIP non-root                          TIP             a virtual machine runs
 //! ```
 //!
 //! SDM volume 3, "Intel Processor Trace": "Flow Update (FUP) Packet", "MODE Packets", "Event Trace", "VMX".

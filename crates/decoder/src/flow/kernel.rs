@@ -12,7 +12,7 @@
 //!
 //! The trace unit has one such stack, which knows nothing of threads and rings: all calls push and all
 //! returns pop (SDM volume 3, "Indirect Transfer Compression for Returns"). Ours is the same as long as all
-//! code is followed. Once kernel code is skipped, nobody knows what is on the trace unit's, until it is
+//! code is followed. Once kernel code is skipped, what is on the trace unit's is not known until it is
 //! cleared. But a return is compressed only if it goes to the right place, and a thread's returns go where
 //! its own calls say. So until then ours has the *own calls* of the thread that runs: each thread's are kept
 //! while others run, and given up if it ran on another CPU meanwhile, where it may have called and returned.
@@ -133,14 +133,14 @@ impl<W: Work> Flow<'_, W> {
         self.walk.emit(Step { lo: step.slot, ..step }, start);
     }
 
-    /// A PSB says that it is still being executed.
+    /// A PSB says that skipped kernel code in the IP filter's ranges is still being executed.
     pub(super) fn skipped_psb(&mut self, ip: Avma) {
         if self.context.recording.pt.has_ip_filter {
             self.away.filtered = Some(ip);
         }
     }
 
-    /// ... and was left.
+    /// Skipped kernel code in the IP filter's ranges was left for `to`.
     pub(super) fn skipped_end(&mut self, step: Step, to: Option<Avma>) {
         let Some(ip) = self.away.filtered.take() else { return };
         self.thread();

@@ -183,7 +183,7 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// Somebody runs where switch records were lost: each who may have run then has a hole there.
+    /// Gives a gap to each thread that may run now, where switch records were lost.
     pub(super) fn doubt(&mut self, step: Step) {
         let now = self.clock.now_lo();
         if now < self.doubted {
@@ -263,7 +263,8 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// Who runs at a time when tracing is off; if nobody that is traced, who did last.
+    /// The thread that runs at a time when tracing is off; if none that is traced does, the one that ran
+    /// last.
     pub(super) fn present(&self, time: Ns) -> Running {
         let present = self.owner.at(time);
         if present.is_known() && present.from <= time { present } else { self.running }

@@ -8,7 +8,7 @@
 //! [sideband]       optional: time, what; then the buffer is a CPU's
 //! [trace]          see `trace`
 //! [trace of cpu 1] optional: beside that, which is CPU 0's then
-//! [events]         what must come out, see `events`; at the end, how often the clock contradicted itself, if it did
+//! [events]         expected, see `events`; at the end, how often the clock contradicted itself, if it did
 //! ```
 //!
 //! Each case is decoded in one segment and in as many as it has PSBs: the events must be the same.

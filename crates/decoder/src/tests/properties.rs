@@ -99,7 +99,7 @@ proptest! {
         run(&Setup::default(), &code, &[trace], None, 100, OwnDecoder::default(), &mut Ordered::default());
     }
 
-    /// As in a damaged file: the second piece has other bytes for offsets of the first.
+    /// The second piece has other bytes for offsets of the first, as in a damaged file.
     #[test]
     fn pieces_that_contradict_each_other(
         first in prop::collection::vec(packet(), 0..40),

@@ -30,7 +30,7 @@ impl Trace {
         Self { pieces, ..Self::default() }
     }
 
-    /// The same bytes in pieces so small that no packet is among the common ones of its piece.
+    /// This trace's bytes in pieces so small that no packet is among the common ones of its piece.
     pub(super) fn in_small_pieces(&self) -> Self {
         let small = |(at, bytes): &(u64, Vec<u8>)| {
             let at = *at;

@@ -4,8 +4,8 @@
 //! MMAP [kernel.kallsyms]_text   start, length; in the place of a file offset: where `_text` was (KASLR)
 //! MMAP /lib/modules/.../x.ko    start, length
 //!   bytes   kcore     as the code ran: everything, symbols from kallsyms
-//!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts and
-//!                     later (alternatives, static keys, ftrace), so that a trace may contradict it
+//!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts
+//!                     and later (alternatives, static keys, ftrace), so that a trace may contradict it
 //! ```
 //! The kernel is mapped in every address space. In order: what was asked for, `kcore_dir` beside the
 //! recording, what is found by build id ([`places`]).

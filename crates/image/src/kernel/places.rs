@@ -1,9 +1,9 @@
 //! Where the kernel's text may be.
 //!
 //! ```text
-//! DIR/[kernel.kcore]/BUILDID/TIME/{kcore,kallsyms,modules}   --symfs, and perf's cache: perf buildid-cache --kcore
+//! DIR/[kernel.kcore]/BUILDID/TIME/{kcore,kallsyms,modules}   --symfs, perf's cache (buildid-cache --kcore)
 //! /proc/{kcore,kallsyms,modules}                             if the recorded kernel runs here
-//! vmlinux                                                    with the recorded build id, where distributions put it
+//! vmlinux                                                    recorded build id, where distributions put it
 //! ```
 
 use std::path::{Path, PathBuf};

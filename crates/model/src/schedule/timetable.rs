@@ -1,8 +1,8 @@
 //! Who ran on one CPU.
 //!
-//! Records get lost, and then two that follow one another contradict: nobody can leave a CPU on which
-//! somebody else runs. Such a time is doubtful: it is nobody's for sure, and each who may have run in it says
-//! so.
+//! Records get lost, and then two that follow one another contradict: a thread cannot leave a CPU on which
+//! another one runs. Such a time is doubtful: it is no thread's for sure, and the entry of each thread that
+//! may have run in it says so.
 //!
 //! ```text
 //! in 5 .............. out 7        lost: out 5, in 7
@@ -56,7 +56,7 @@ impl Timetable {
                 last.doubtful = true;
                 OnCpu { from: last.from, to: time, pid, tid, doubtful: true }
             }
-            // Whoever leaves without having been seen to come was there since the last leave.
+            // A thread that leaves without having been seen to come was there since the last leave.
             None => OnCpu { from: before, to: time, pid, tid, doubtful: false },
         };
         self.runs.push(run);

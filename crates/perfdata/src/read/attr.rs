@@ -24,7 +24,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 /// What we use of a `perf_event_attr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventAttr {
-    /// As perf prints it; empty if the file does not say.
+    /// The event's name as perf prints it; empty if the file does not say.
     pub(super) name: String,
     /// `type`: a fixed one or the number of the PMU.
     pub(super) pmu_type: u32,

@@ -53,7 +53,7 @@ pub(super) fn time_from_end(sample_type: u64) -> Option<usize> {
     (sample_type & TIME != 0).then_some(fields * 8)
 }
 
-/// The same from the start of a SAMPLE's body.
+/// How far after the start of a SAMPLE's body its event id stands; `None` if it has none.
 pub(super) fn id_from_start(sample_type: u64) -> Option<usize> {
     if sample_type & IDENTIFIER != 0 {
         Some(0)

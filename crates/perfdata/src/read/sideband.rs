@@ -94,7 +94,7 @@ fn mmap(record: &RawRecord<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
     Some(Mmap { pid, start, len, file_offset, path, build_id: build, inode, executable, kernel })
 }
 
-/// The inode in MMAP2; `None` where there is no file, or whoever wrote the record did not know.
+/// The inode in MMAP2; `None` where there is no file, or the writer of the record did not know it.
 fn inode(bytes: &[u8]) -> Option<Inode> {
     let mut c = Cursor::new(bytes);
     let device = (c.u32()?, c.u32()?);

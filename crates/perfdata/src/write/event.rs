@@ -107,7 +107,7 @@ impl Attr {
 /// One event: what was opened, on how many CPUs or threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// As perf prints it, e.g. `intel_pt//u`.
+    /// The event's name as perf prints it, e.g. `intel_pt//u`.
     pub name: String,
     /// What was opened.
     pub attr: Attr,

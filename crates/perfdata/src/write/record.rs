@@ -93,7 +93,7 @@ pub enum Record<'a> {
         protection: u32,
         /// MAP_*.
         flags: u32,
-        /// As the kernel names it.
+        /// The file's path, as the kernel names it.
         path: &'a str,
     },
     /// The kernel's text, as perf makes it up.
@@ -172,7 +172,7 @@ pub enum Record<'a> {
         /// It would have run on.
         preempted: bool,
     },
-    /// The same for all threads of a CPU.
+    /// The current thread went on or off its CPU, of which all threads are recorded.
     SwitchCpuWide {
         /// Off.
         out: bool,

@@ -5,7 +5,8 @@
 //! tracefs is needed, which only root may read.
 //!
 //! ```text
-//! SAMPLE  id  ip  pid tid  time  cpu  n  PERF_CONTEXT_KERNEL addresses  PERF_CONTEXT_USER addresses  size  fields
+//! SAMPLE  id  ip  pid tid  time  cpu  n  PERF_CONTEXT_KERNEL addresses  PERF_CONTEXT_USER addresses
+//!         size  fields
 //! ```
 
 use model::{Ns, SchedBody, SchedEvent, SchedTask};
@@ -210,7 +211,7 @@ pub fn tracing_data(about: &AboutSamples) -> Vec<u8> {
 }
 
 impl Tracepoint {
-    /// As `events/sched/NAME/format` of tracefs.
+    /// The tracepoint's description, as in `events/sched/NAME/format` of tracefs.
     fn format(&self) -> String {
         let fields = |fields: &[&str]| fields.iter().map(|field| format!("\tfield:{field}\n")).collect();
         let [common, own]: [String; 2] = [fields(&COMMON), fields(self.fields)];
