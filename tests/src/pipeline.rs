@@ -98,7 +98,7 @@ impl<'a> Opened<'a> {
         decoder::decode_digested(decoder, &context, options, &|_| (), Some(digester), sink).stats
     }
 
-    /// The same with any decoder.
+    /// Decodes all of it with any decoder.
     pub fn decode_with(
         &self,
         decoder: Box<dyn SegmentDecoder>,
@@ -128,7 +128,7 @@ impl<'a> Opened<'a> {
         self.analyse_with(Box::new(OwnDecoder::default()), functions, options)
     }
 
-    /// The same with any decoder.
+    /// Reports on functions with any decoder, with a row for every call.
     ///
     /// # Panics
     /// As [`Self::analyse`].

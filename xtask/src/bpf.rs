@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result {
     OBJECTS.iter().try_for_each(|name| compile(name, &object(name)))
 }
 
-/// The same bytes come out again.
+/// Checks that each object is what compiling its source gives.
 pub(crate) fn check() -> Result<Outcome> {
     if let Some(why) = missing() {
         return Ok(Outcome::Skipped(why));

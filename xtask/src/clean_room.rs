@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! target/clean-room/base   debootstrap's, with the C compiler without which Rust links nothing; made once
-//! target/clean-room/room   a copy of it for each path, with what leads this machine to its registries, and the clone
+//! target/clean-room/room   a copy of it for each path, with the clone, and what leads this machine to its
+//!                          registries
 //! ```
 //!
 //! What is mounted in the room is so in a mount namespace of the command alone, and goes with it, however

@@ -15,7 +15,7 @@ use crate::stages::{Outcome, Stages};
 /// Cargo starts each test program by this command; its words are split at spaces.
 const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
 
-/// Becomes the user `nobody`, without a home directory.
+/// Becomes Debian's unprivileged user, without a home directory.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent";
 
 /// `lib-tests`.

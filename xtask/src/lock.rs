@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_dead_holder_does_not_count_and_the_lock_goes_away() {
         let path = std::env::temp_dir().join(format!("xtask-lock-{}", std::process::id()));
-        // Above the kernel's largest pid, so nobody's.
+        // Above the kernel's largest pid, so no process has it.
         fs::write(&path, "4194999").unwrap();
         let lock = Lock::wait(&path).unwrap();
         assert_eq!(holder(&path), Some(std::process::id()));

@@ -139,7 +139,7 @@ pub(crate) fn run(extent: Extent) -> Result {
     provide(&NEEDS.iter().chain(of_full_run).collect::<Vec<_>>())
 }
 
-/// The same for the virtual machine.
+/// Installs what the virtual machine needs.
 pub(crate) fn virtual_machine() -> Result {
     provide(&VM_NEEDS.iter().collect::<Vec<_>>())
 }
@@ -149,12 +149,12 @@ pub(crate) fn clean_room() -> Result {
     provide(&CLEAN_ROOM_NEEDS.iter().collect::<Vec<_>>())
 }
 
-/// The same for the servers.
+/// Installs what the servers need.
 pub(crate) fn servers() -> Result {
     provide(&SERVER_NEEDS.iter().collect::<Vec<_>>())
 }
 
-/// The same for the browser.
+/// Installs what the browser needs.
 pub(crate) fn browser() -> Result {
     if present("chromium") { Ok(()) } else { provide(&BROWSER_NEEDS.iter().collect::<Vec<_>>()) }
 }

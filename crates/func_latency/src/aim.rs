@@ -35,7 +35,7 @@ impl Aim {
 pub(crate) struct FunctionPlace {
     /// Its name, with parameter types.
     pub(crate) name: String,
-    /// As its process names the file.
+    /// The object file, by its process's name for it.
     pub(crate) object: String,
     /// File offset and size of each part, the entry's first.
     pub(crate) parts: Vec<(u64, u64)>,
@@ -45,7 +45,7 @@ impl Aim {
     /// Of a command line.
     ///
     /// # Errors
-    /// A function that nobody has, or one that the IP filter cannot have: now, and not when all is recorded.
+    /// No code has the function, or the IP filter cannot have it: found out now, not when all is recorded.
     pub(crate) fn of(config: &RecordConfig, pmu: &Pmu, proc: &Proc) -> Result<Self> {
         match &config.report {
             Some(report) => Self::at(config, report, pmu, proc),

@@ -60,7 +60,7 @@ pub(crate) fn wrong_choice(message: String, choices: Vec<String>) -> anyhow::Err
     Failure { exit: Exit::Usage, message, choices }.into()
 }
 
-/// How the command ends after this error; `None`: whoever read our output has gone, which is no error.
+/// How the command ends after this error; `None`: the reader of our output has gone, which is no error.
 #[must_use]
 pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
     for cause in error.chain() {
@@ -91,7 +91,7 @@ pub fn of_error(error: &anyhow::Error) -> Option<Exit> {
     Some(Exit::NotPossible)
 }
 
-/// Ends the command, without a word, if `error` says that whoever reads our output has gone. For work that
+/// Ends the command, without a word, if `error` says that the reader of our output has gone. For work that
 /// cannot be stopped otherwise.
 pub fn leave_if_reader_is_gone(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {

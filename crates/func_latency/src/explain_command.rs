@@ -45,7 +45,7 @@ pub(crate) fn slowest(opened: &Opened<'_>) -> Result<()> {
     explain(opened, SlowCalls::USUAL, Format::Text)
 }
 
-/// The same of calls whose direct callees the report knows, and whose branches nobody does.
+/// Explains the slowest calls of a report that knows their direct callees, but not their branches.
 #[cfg(feature = "bpf")]
 pub(crate) fn slowest_of_rows(report: &Report, image: &Image, input: &str) -> Result<()> {
     let function = calls::one("explain", &report.functions)?;

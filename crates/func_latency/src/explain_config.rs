@@ -139,7 +139,7 @@ impl AnnotateConfig {
 pub(crate) struct DiffConfig {
     /// Which function, of the recording that the other one is compared with.
     pub(crate) base: CallsConfig,
-    /// ... of that one.
+    /// Which function, of the other recording.
     pub(crate) these: CallsConfig,
     /// Form of the comparison.
     pub(crate) format: Format,

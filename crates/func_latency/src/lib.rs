@@ -6,7 +6,7 @@
 //! record_command  record_config -> recorder -> perf.data, and then report_command
 //!     prepared        all that comes before the window
 //!     aim             what is named, in what runs now
-//!     live_code       the code of what runs now: functions are named and ranges chosen before anything is recorded
+//!     live_code       the code of what runs now: names functions and chooses ranges before the recording
 //!     ip_ranges       functions -> ranges of the IP filter
 //! preview_command what a recording would be
 //! uprobe      the same by probes, where there is no trace unit: functions -> calls -> the same report
@@ -177,7 +177,7 @@ pub fn run_words<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) 
         Ok(command_line) => command_line,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            // Nobody is there to be told that help could not be printed.
+            // There is no reader to be told that help could not be printed.
             let _ = error.print();
             return exit;
         }

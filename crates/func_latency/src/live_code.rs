@@ -1,4 +1,4 @@
-//! The code of what runs now, before it is recorded: so that a name that nobody has is an error at once, and
+//! The code of what runs now, before it is recorded: so that a name that no code has is an error at once, and
 //! for IP filters.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(crate) mod laid_out;
 pub(crate) enum Known {
     /// This.
     Code(Box<LiveCode>),
-    /// It is everything, and nobody looks through that.
+    /// The code of all that runs is too much to look through.
     TooMuch,
     /// What a process has mapped may not be read by this user.
     NotReadable,

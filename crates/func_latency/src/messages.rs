@@ -51,7 +51,7 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// Says it on one line: a name in it begins no other.
 fn say(kind: &str, message: &str) {
-    // Nobody may be there to read it, which is no reason to stop.
+    // The reader may have gone, which is no reason to stop.
     let _ = writeln!(stderr(), "func_latency: {kind}: {}", printable(message));
 }
 

@@ -90,7 +90,7 @@ enum Identity {
 }
 
 impl Identity {
-    /// `None`: no regular file, or nobody may know.
+    /// The identity of the file at `path`; `None`: no regular file, or one that cannot be looked at.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
             Ok(file) => Self::of_file(&file),
@@ -152,7 +152,8 @@ enum OutputPlace {
     File(PathBuf),
     Stdout,
     Stderr,
-    /// As it comes: a device, a pipe, another open file; a directory, too, which then cannot be opened.
+    /// Written as it comes: a device, a pipe, another open file; a directory, too, which then cannot be
+    /// opened.
     Other,
 }
 
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Nor is a pipe opened, which would wait for its reader.
+    /// A check changes no file, and does not open a pipe, which would wait for its reader.
     #[test]
     fn to_check_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();

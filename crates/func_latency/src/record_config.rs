@@ -37,7 +37,7 @@ impl Then {
 /// What a recording is of, and what becomes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordConfig {
-    /// Whom and how; the IP filter is found later.
+    /// What to record, and how; the IP filter is found later.
     pub(crate) request: Request,
     /// How long; `None`: until the program ends.
     pub(crate) window: Option<Duration>,
@@ -191,7 +191,7 @@ fn tids(args: &RecordArgs) -> Vec<Tid> {
 }
 
 fn window(args: &RecordArgs) -> Result<Option<Duration>> {
-    /// A window of a year is one that nobody meant.
+    /// The longest window; one of more than a year is a mistake.
     const MOST_SECONDS: f64 = 365.0 * 86_400.0;
     match args.duration {
         Some(seconds) if seconds > 0.0 && seconds <= MOST_SECONDS => {

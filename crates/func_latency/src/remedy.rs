@@ -28,8 +28,8 @@ pub(crate) fn too_much_lost(loss: &Loss, allowed_percent: f64, names: &dyn Names
     is_too_much.then(|| why(loss, lost_percent, allowed_percent, names))
 }
 
-/// Why the command fails if no loss is allowed, and the file is damaged: nobody knows what the rest of it
-/// had.
+/// Why the command fails if no loss is allowed, and the file is damaged: what the rest of it had is not
+/// known.
 pub(crate) fn not_all_there(damage: Option<&Damage>, allowed_percent: f64) -> Option<String> {
     let Damage { file_offset, what } = damage.filter(|_| allowed_percent == 0.0)?;
     Some(format!(
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Bytes that nobody knows whose they are could not be decoded, and `--max-loss 0` was content.
+    /// Bytes of an unknown thread could not be decoded, and `--max-loss 0` was content.
     #[test]
     fn no_gap_is_allowed_by_0_percent() {
         let first = GapPlace { time: Ns(5), tid: Tid(-1), at: AuxOffset(0x20) };

@@ -67,7 +67,7 @@ impl ShowConfig {
 pub(crate) struct ExportConfig {
     /// Which calls; without a function: all that was seen.
     pub(crate) calls: CallsConfig,
-    /// For whom.
+    /// For which reader.
     pub(crate) format: ExportFormat,
     /// The file.
     pub(crate) output: PathBuf,

@@ -534,7 +534,8 @@ fn a_bundle_gives_the_same_report_without_the_program() {
     assert!(stderr.contains("not an empty directory"), "{stderr}");
 }
 
-/// As users of PT_PERF draw it, from what was recorded before; into a file it is never coloured.
+/// The timeline is drawn as users of PT_PERF draw it, from what was recorded before; into a file it is never
+/// coloured.
 #[test]
 fn a_timeline_of_both_calls() {
     let directory = recorded("timeline");
@@ -552,7 +553,7 @@ fn a_timeline_of_both_calls() {
     assert!(with_json.is_empty() && says.contains("--format json"), "{says}");
 }
 
-/// On a terminal it is as wide as that, and in colours unless somebody does not want them.
+/// On a terminal the timeline is as wide as that, and in colours unless the user does not want them.
 #[test]
 fn a_timeline_on_a_terminal() {
     let directory = recorded("terminal");

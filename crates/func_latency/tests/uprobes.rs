@@ -634,7 +634,7 @@ fn a_program_that_is_started_has_all_its_calls() {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{said}");
-    // How often it will be called nobody knows, and the limit was taken as if it held.
+    // How often it will be called is not known, and the limit was taken as if it held.
     assert!(
         said.contains("what probes will cost is not known, and --max-overhead 5 does not limit it"),
         "{said}"

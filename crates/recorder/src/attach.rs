@@ -85,7 +85,7 @@ enum Traced {
 }
 
 impl Opener {
-    /// The same for threads that are born later.
+    /// This opener with the plan for threads that are born later.
     pub(crate) fn for_newborns(&self) -> Self {
         let mut newborn = Self { plan: self.plan.for_newborns(), ..self.clone() };
         newborn.attrs.trace.aux_watermark = watermark(&newborn.plan, self.can);
@@ -125,9 +125,8 @@ impl Opener {
                 })?;
             }
             let (opened, gone) = count(&halves);
-            // All new ones have inherited everything, and so will those that are yet to come. Of one that has
-            // gone nobody knows: it may have had nothing, and so has what it created. But a server may create
-            // such for ever.
+            // All new ones have inherited everything, and so will those that are yet to come. One that has
+            // gone may have had nothing, and so has what it created. But a server may create such for ever.
             if opened == before.0 && (gone == before.1 || lists >= LISTS_MAX) {
                 break;
             }
@@ -193,7 +192,7 @@ impl Opener {
         Ok(half.whole())
     }
 
-    /// One buffer for each CPU, for whoever runs there.
+    /// One buffer for each CPU, for all that runs there.
     ///
     /// # Errors
     /// The kernel refuses; another tracer is there.

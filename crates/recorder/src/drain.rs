@@ -148,8 +148,8 @@ impl<'a> Drain<'a> {
         let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::clone(&events));
         drop(all);
-        // Whoever ends the window says so first, and then disables all that are known: one of us sees the
-        // other.
+        // The thread that ends the window says so first, and then disables all events that are known: one of
+        // the two threads sees the other.
         if self.shared.is_ending() {
             events.disable_trace();
             events.disable_sideband();
@@ -270,7 +270,7 @@ impl DrainedBuffer {
         let full = noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE;
         if self.enables.are_due(full, written > 0) && !shared.is_ending() {
             self.events.enable_trace();
-            // Whoever ended the window meanwhile has disabled what was not enabled yet.
+            // The thread that ended the window meanwhile has disabled what was not enabled yet.
             if shared.is_ending() {
                 self.events.disable_trace();
             }

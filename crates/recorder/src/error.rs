@@ -62,7 +62,7 @@ pub enum RecordError {
     /// The kernel does not open an event.
     #[error("cannot trace {whom}: {}", why_not_opened(*.errno, *.paranoid, *.capabilities))]
     Open {
-        /// Whom.
+        /// The thread or CPU.
         whom: String,
         /// What the kernel says.
         errno: i32,

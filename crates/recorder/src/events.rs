@@ -1,7 +1,7 @@
 //! The events of a recording: the trace, and the sideband on a dummy event of its own.
 //!
-//! The sideband is not on the trace's event, which the kernel disables when its buffer is full: whoever is
-//! switched out then, or maps a file, is recorded all the same.
+//! The sideband is not on the trace's event, which the kernel disables when its buffer is full: a thread that
+//! is switched out then, or maps a file, is recorded all the same.
 
 use model::{AuxOwner, Tid};
 use perfdata::write::{Attr, PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
@@ -17,7 +17,7 @@ pub(crate) const SIDEBAND: usize = 1;
 /// A buffer of trace is to be read when this part of it is full: early enough to be read before all of it is,
 /// seldom enough to cost nothing.
 const WATERMARK_SHARE: u64 = 4;
-/// The same where a buffer is of two regions whatever the watermark ([`KernelCan::regions_by_watermark`]):
+/// The part for a buffer that is of two regions whatever the watermark ([`KernelCan::regions_by_watermark`]):
 /// the driver puts its interrupt at the end of the region in front of the one that the watermark is in
 /// (`pt_buffer_reset_markers`), and in front of the first half there is none but the last, where all is full
 /// already.
@@ -77,7 +77,7 @@ pub(crate) struct Purpose {
     pub(crate) pmu: u32,
     /// Its config.
     pub(crate) config: u64,
-    /// Whom of those that are born meanwhile.
+    /// Which threads that are born meanwhile inherit the events.
     pub(crate) heirs: Heirs,
     /// Begin when the program is executed.
     pub(crate) on_exec: bool,

@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// As `mprotect` leaves it: the addresses would be right, and are cut to the first half.
+    /// `mprotect` leaves mappings like these: the addresses would be right, and are cut to the first half.
     #[test]
     fn a_range_over_two_mappings_is_cut() {
         let maps =

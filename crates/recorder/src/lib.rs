@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! pmu         what sysfs says of the trace unit      --pt_config-->  the event's config
-//! target      whom
+//! target      what is recorded
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
-//! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are; filter_mapping: which mapping
-//!             of the file the kernel looks for a range in)
+//! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are; filter_mapping:
+//!             which mapping of the file the kernel looks for a range in)
 //! plan        how many buffers, whose, how large     (means: what this process may have)
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
 //!   drain       buffers to file, in rounds; newborns: threads that are born meanwhile
-//!   output      the file that all write to           (file_head: what it begins with; new_file: where it comes to be)
+//!   output      the file that all write to           (file_head: its beginning; new_file: where it is made)
 //! started     a program that is started, and not recorded
 //! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
 //! sys         system calls and mapped rings: the only `unsafe`

@@ -45,7 +45,7 @@ impl NewCpus {
     }
 }
 
-/// The kernel counts what is lost; of this nobody knows the number.
+/// Adds a record of a loss. The kernel counts what it loses; the number of these records is not known.
 fn lost(cpu: Cpu, time: Ns, records: &mut Vec<u8>) {
     Record::Lost { count: 1 }.encode(&SampleId { cpu, time, ..SampleId::default() }, records);
 }

@@ -24,7 +24,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates it beside `path`, for those whom `mode` and the umask let.
+    /// Creates it beside `path`, for the users that `mode` and the umask let.
     ///
     /// # Errors
     /// There can be no file.
@@ -37,7 +37,7 @@ impl NewFile {
             return Ok((new, file));
         }
         // Not every file system has files without a name.
-        // Never through a link that somebody else has put there.
+        // Never through a link that another user has put there.
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside);
         let file = file.map_err(|error| not_written(path, error))?;
         Ok((Self { path: path.to_path_buf(), beside, unnamed: None, placed: false }, file))
@@ -75,7 +75,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.placed {
-            // One that cannot be removed is in nobody's way.
+            // One that cannot be removed does no harm.
             let _ = fs::remove_file(&self.beside);
         }
     }

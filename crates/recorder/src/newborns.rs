@@ -91,7 +91,7 @@ impl<'a> Newborns<'a> {
         self.missed.load(Ordering::Relaxed)
     }
 
-    /// Opens a thread that was born, and whoever else of its process has no events yet.
+    /// Opens a thread that was born, and the others of its process that have no events yet.
     pub(crate) fn attend_birth(&self, born: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).born(born.tid, born.time);
         let opened = self.attend(born.pid, output, now);

@@ -136,7 +136,7 @@ mod tests {
             docker[1..],
             ["/var/overlay2/l/ABC/bin/x", "/var/overlay2/l/DEF/bin/x"].map(PathBuf::from)
         );
-        // Nobody knows from where.
+        // The directory that these names start from is not known.
         assert_eq!(bin_x("lowerdir=l/ABC,upperdir=7f/diff,workdir=7f/work"), [] as [PathBuf; 0]);
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn capabilities(proc: &Proc) -> u64 {
 }
 
 /// Beyond 2 `kernel.perf_event_paranoid` means nothing to Linux itself, where CAP_PERFMON is enough; by a
-/// patch of Debian's and Ubuntu's nobody may open an event then but with CAP_SYS_ADMIN.
+/// patch of Debian's and Ubuntu's only a process with CAP_SYS_ADMIN may open an event then.
 pub(crate) fn is_for_root_only(paranoid: Option<i64>, capabilities: u64) -> bool {
     paranoid.is_some_and(|value| value > 2) && capabilities & CAP_SYS_ADMIN == 0
 }

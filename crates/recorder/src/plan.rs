@@ -28,7 +28,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// and a call when the window begins and ends.
 const EVENTS_MAX: u64 = 1 << 15;
 
-/// Buffers of newborn threads are small: nobody knows how many there will be, and each is opened while its
+/// Buffers of newborn threads are small: how many there will be is not known, and each is opened while its
 /// thread runs.
 const NEWBORN_TRACE_BYTES: u64 = 256 << 10;
 const NEWBORN_RECORDS_BYTES: u64 = 32 << 10;
@@ -41,7 +41,7 @@ pub enum Layout {
     TasksByCpu,
     /// One event and one buffer for each thread; newborn threads are opened when their birth is seen.
     Threads,
-    /// One event and one buffer for each CPU, whoever runs there.
+    /// One event and one buffer for each CPU, for all that runs there.
     WholeCpus,
 }
 
@@ -159,7 +159,7 @@ impl Plan {
         (!self.sized && trace_bytes >= TRACE_MIN_BYTES).then_some(Self { trace_bytes, records_bytes, ..self })
     }
 
-    /// The same for a thread that is born later.
+    /// This plan for a thread that is born later.
     #[must_use]
     pub fn for_newborns(self) -> Self {
         let trace_bytes =

@@ -31,7 +31,7 @@ pub struct MapsLine {
     pub device: (u32, u32),
     /// The file's inode; 0 if there is no file.
     pub inode: u64,
-    /// As the kernel names it, ` (deleted)` included; empty for anonymous memory.
+    /// The file as the kernel names it, ` (deleted)` included; empty for anonymous memory.
     pub path: String,
 }
 

@@ -7,7 +7,7 @@ use crate::pmu::Pmu;
 pub struct PtSettings {
     /// `attr.config`.
     pub config: u64,
-    /// As perf would take it: `intel_pt/branch,cyc,mtc,mtc_period=3,pt,tsc/u`.
+    /// The event as perf would take it: `intel_pt/branch,cyc,mtc,mtc_period=3,pt,tsc/u`.
     pub event: String,
 }
 

@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Takes events of the scheduler.
 pub trait SchedSource: Sync {
     /// Events of these processes, threads or CPUs (as the recording's target names them) are told from now
-    /// on. They are asked for when that is ready, so that nobody is born between the two.
+    /// on. They are asked for when that is ready, so that no thread is born between the two.
     ///
     /// # Errors
     /// Why that is not possible.
@@ -54,7 +54,7 @@ pub trait SchedSource: Sync {
 /// What became of the scheduler's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sched {
-    /// Nobody takes them.
+    /// No source takes them.
     #[default]
     NotAsked,
     /// They cannot be taken; why.

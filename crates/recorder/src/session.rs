@@ -54,7 +54,7 @@ use crate::workers::Workers;
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whom.
+    /// What is recorded.
     pub target: Target,
     /// On which CPUs; `None`: on all.
     pub cpus: Option<CpuList>,

@@ -27,7 +27,7 @@ pub struct Snapshot {
 /// A mapping with code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// As `/proc` has it.
+    /// The mapping as `/proc` has it.
     pub line: MapsLine,
     /// The build id of its file, if it can be opened and has one.
     pub build_id: Option<BuildId>,
@@ -47,7 +47,7 @@ impl Snapshot {
         Self { pid, threads: tids.into_iter().filter_map(named).collect(), mappings: mappings.collect() }
     }
 
-    /// As records of a file, at `time`; 0: true from the start.
+    /// The snapshot as records of a file, at `time`; 0: true from the start.
     #[must_use]
     pub fn records(&self, time: Ns) -> Vec<u8> {
         let (pid, main) = (self.pid, Tid(self.pid.0));

@@ -1,4 +1,4 @@
-//! Whom a recording is of.
+//! What a recording is of.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use crate::error::RecordError;
 use crate::procfs::Proc;
 use crate::sys::HeldChild;
 
-/// Whom to trace.
+/// What to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Processes, all threads of each.
@@ -19,7 +19,7 @@ pub enum Target {
     Threads(Vec<Tid>),
     /// A program that is started for it, and its arguments.
     Program(Vec<OsString>),
-    /// Whoever runs on the CPUs of [`Request::cpus`].
+    /// All that runs on the CPUs of [`Request::cpus`].
     WholeCpus,
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 pub(crate) struct Workers(usize);
 
 impl Workers {
-    /// As many as this process may use.  To be asked once: the answer is read from a dozen files.
+    /// One for each CPU that this process may use.  To be asked once: the answer is read from a dozen files.
     pub(crate) fn here() -> Self {
         Self(thread::available_parallelism().map_or(1, usize::from))
     }

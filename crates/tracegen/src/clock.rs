@@ -7,12 +7,12 @@ const TSC_GHZ: f64 = 3.0;
 
 /// TSC ticks per tick of the crystal clock (24 MHz): numerator, denominator, as CPUID 15H has them.
 pub(crate) const TSC_CTC_RATIO: (u32, u32) = (250, 2);
-/// The same as an integer, in 1/1024 TSC ticks.
+/// A tick of the crystal clock, in 1/1024 TSC ticks.
 const CRYSTAL_TICK: u128 = 125 << FRACTION_BITS;
 const MILLION: u128 = 1_000_000;
 /// Core:bus ratio at which the core runs at the TSC's frequency.
 pub(crate) const MAX_NONTURBO_RATIO: u32 = 30;
-/// The conversion that the recording states.  `zero` is not 0, so that nobody gets away without it.
+/// The conversion that the recording states.  `zero` is not 0, so that a reader that leaves it out is wrong.
 pub(crate) const CLOCK: TscClock = TscClock { shift: 31, mult: 715_827_883, zero: 7_000_000_019 };
 
 /// A length of simulated time: 1/1024 TSC ticks.

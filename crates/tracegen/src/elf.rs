@@ -1,4 +1,4 @@
-//! As much of an ELF file as the simulation needs: segments, function symbols, PLT sections, build id.
+//! What the simulation needs of an ELF file: segments, function symbols, PLT sections, build id.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -36,7 +36,7 @@ pub struct Summary {
     pub threads: usize,
     /// Blocks in the log.
     pub blocks: usize,
-    /// ... of which no file mapping explains the code.
+    /// Blocks in the log with code that no file mapping explains.
     pub unmapped_blocks: usize,
     /// Instructions that ran.
     pub instructions: u64,
@@ -122,7 +122,7 @@ fn write_kernel(kernel: &Kernel, data: &Path, options: &Options) -> Result<(), E
     ];
     for (name, bytes) in &files {
         let path = dir.join(name);
-        // Somebody may be reading it.
+        // Another process may be reading it.
         if std::fs::read(&path).ok().as_ref() != Some(bytes) {
             std::fs::write(&path, bytes).map_err(Error::file(&path))?;
         }

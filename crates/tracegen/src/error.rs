@@ -27,7 +27,7 @@ pub enum Error {
     /// The IP filter names something that is not there.
     #[error("filter {text}: {what}")]
     Filter {
-        /// As given.
+        /// The filter as given.
         text: String,
         /// What is missing.
         what: &'static str,
@@ -35,7 +35,7 @@ pub enum Error {
     /// The function that is to fault is not there.
     #[error("fault {text}: {what}")]
     Fault {
-        /// As given.
+        /// The function as given.
         text: String,
         /// What is missing.
         what: &'static str,

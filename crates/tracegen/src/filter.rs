@@ -13,7 +13,7 @@ use crate::options::Options;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IpFilter {
     ranges: Vec<Range<Avma>>,
-    /// As perf records it: `filter 0xOFFSET/0xSIZE@FILE,...`.
+    /// The filter as perf records it: `filter 0xOFFSET/0xSIZE@FILE,...`.
     pub(crate) text: String,
 }
 

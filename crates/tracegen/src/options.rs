@@ -108,10 +108,11 @@ pub struct Options {
     /// recording.
     #[arg(long)]
     pub kernel: bool,
-    /// ... whose code was patched after it was loaded, so that vmlinux is not what runs; in kernel-patched/.
+    /// The kernel's code was patched after it was loaded, so that vmlinux is not what runs; in
+    /// kernel-patched/.
     #[arg(long)]
     pub kernel_patched: bool,
-    /// ... within the IP filter only, to which this function of the kernel is added: `__schedule`.
+    /// The kernel is traced within the IP filter only, to which this function of it is added: `__schedule`.
     #[arg(long, value_name = "SYMBOL")]
     pub kernel_filter: Option<String>,
     /// Probability that the end of tracing makes the unit forget the calls it saw.
@@ -146,7 +147,7 @@ pub struct Options {
     /// Recording starts this late, as attaching to a running process does.
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub skip_ms: f64,
-    /// ... and ends after this long; 0: with the program.
+    /// Recording ends this long after its start; 0: with the program.
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     pub dur_ms: f64,
     /// All mappings and names at time 0, as attaching to a running process does.

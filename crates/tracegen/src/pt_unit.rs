@@ -438,7 +438,7 @@ impl TraceUnit {
         self.clock.stop_mtc();
     }
 
-    /// ... and on again, in the kernel.
+    /// The kernel, still in its own code, switches tracing on again.
     pub(crate) fn switch_on(&mut self) {
         self.output = Output::On;
         self.enabled = false;

@@ -13,7 +13,7 @@ pub(crate) struct Turn {
     pub(crate) thread: usize,
     pub(crate) cpu: usize,
     pub(crate) start: Time,
-    /// Nobody ran on this CPU before.
+    /// No thread ran on this CPU before.
     pub(crate) first_on_cpu: bool,
 }
 

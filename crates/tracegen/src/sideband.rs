@@ -76,7 +76,7 @@ impl Sideband {
         self.buffers
     }
 
-    /// As AUXTRACE_INFO says it; perf wants to know of switches only to tell the threads of a CPU apart.
+    /// What AUXTRACE_INFO says of switches; perf needs them only to tell the threads of a CPU apart.
     pub(crate) fn have_sched_switch(&self) -> u64 {
         match self.switches {
             _ if !self.per_cpu => 0,
@@ -195,7 +195,7 @@ impl Sideband {
         self.record(&Record::Aux { offset, size, flags }, Source::Pt, tid, ns, place)
     }
 
-    /// A file was mapped; `when`: by whom, unless it was there before.
+    /// A file was mapped; `when`: by which thread, and when, unless it was there before.
     pub(crate) fn mmap(&self, mapping: &Mapping, when: Option<(Tid, u64, RunsOn)>) -> Timed {
         let (major, minor, inode) = mapping.inode();
         let tid = self.main();

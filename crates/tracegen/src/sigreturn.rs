@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   handler ... rt_sigreturn  X                                it was at X
-//!   handler ... rt_sigreturn  handler ... rt_sigreturn  X      the next signal was pending: both have interrupted X
+//!   handler ... rt_sigreturn  handler ... rt_sigreturn  X
+//!                             the next signal was pending: both have interrupted X
 //!   handler ... rt_sigreturn  handler ... rt_sigreturn  rt_sigreturn  X
 //!                             the emulator lets a signal in front of an rt_sigreturn, which it makes again
 //! ```

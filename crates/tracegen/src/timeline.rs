@@ -14,9 +14,9 @@ use perfdata::write::{AuxChunk, Event, Features, Writer};
 
 use crate::sideband::Timed;
 
-/// A round ends with the first AUX data after this many records ...
+/// A round ends with the first AUX data after this many records; [`ROUND_RECORDS_MAX`] ends it in any case.
 const ROUND_RECORDS: u32 = 16;
-/// ... or with this many.
+/// A round ends after this many records, whether there was AUX data or not.
 const ROUND_RECORDS_MAX: u32 = 2000;
 
 const BUFFER_BYTES: usize = 1 << 20;

@@ -11,8 +11,8 @@
 //! the peak of memory is that decoder's:
 //!
 //! ```text
-//! ns 104000000         the first thread on the CPU, so that a busy machine does less harm: with one worker that is all, with
-//!                      more what only one thread can do
+//! ns 104000000         the first thread on the CPU, so that a busy machine does less harm: with one worker
+//!                      that is all, with more what only one thread can do
 //! peak_kb 120000       most memory that was resident, the mapped recording and objects with it
 //! NAME COUNT           what the decoder gave
 //! ```

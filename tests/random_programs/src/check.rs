@@ -174,7 +174,7 @@ impl EventSink for All {
     }
 }
 
-/// The same events and the same report for every number of workers.
+/// Checks that events and report are the same for every number of workers.
 fn same_for_workers(opened: &Opened<'_>, symbols: &[String]) -> Result<String, Error> {
     let result = |workers| {
         let mut all = All::default();

@@ -32,7 +32,7 @@ impl Mode {
         mode
     }
 
-    /// As the generator takes them.
+    /// The options as the generator takes them.
     ///
     /// # Panics
     /// If the generator does not know an option.
@@ -64,7 +64,7 @@ impl Mode {
         !options.filter.is_empty() && !self.is_lossy() && options.drop_ret_stack == 0.0
     }
 
-    /// The same without the IP filter.
+    /// This mode without the IP filter.
     #[must_use]
     pub fn without_filter(&self) -> Self {
         let of_filter = |option: &&String| option.starts_with("--filter") || *option == "--pgd-hides-jcc";

@@ -59,7 +59,7 @@ pub enum Statement {
     Call(FunctionNumber),
     /// A call through a register.
     CallEither(FunctionNumber, FunctionNumber),
-    /// The same through a retpoline: its `ret` is the jump.
+    /// A call through a register and a retpoline: its `ret` is the jump.
     CallByRetpoline(FunctionNumber, FunctionNumber),
     /// Done or not; `cold`: in the function's `.cold` part.
     Maybe {
@@ -128,11 +128,11 @@ pub enum End {
     Return,
     /// It jumps to another function.
     Tail(FunctionNumber),
-    /// ... through a register.
+    /// It jumps to another function, through a register.
     TailEither(FunctionNumber, FunctionNumber),
-    /// ... or returns: a conditional jump.
+    /// It jumps to another function or returns: a conditional jump.
     TailOrReturn(FunctionNumber),
-    /// ... out of its cold part.
+    /// It jumps to another function, out of its cold part.
     ColdTail(FunctionNumber),
     /// It jumps into the middle of another.
     IntoMiddle(FunctionNumber),

@@ -1,5 +1,5 @@
-//! The same run recorded whole and with an IP filter: what both reports see of a function in the filter must
-//! be the same.
+//! Compares a run recorded whole with that run recorded with an IP filter: what both reports see of a
+//! function in the filter must be the same.
 //!
 //! ```text
 //! whole      main k f h f k main      every entry of f is in the filter's sight,
@@ -201,7 +201,7 @@ impl<'a> Pairs<'a> {
 
     /// The caller, as far as the filter shows it.
     fn callers_agree(&self, whole: &CallRow, filtered: &CallRow) -> bool {
-        // Who was entered from outside is called by whom it returns to in sight.
+        // A function that was entered from outside is called by the function that it returns to in sight.
         let returned = filtered.status == Status::Complete && !filtered.ended_by_jump;
         match (whole.caller, filtered.caller) {
             (Caller::Function { tail, .. }, Caller::Function { tail: filtered_tail, .. })
@@ -211,7 +211,7 @@ impl<'a> Pairs<'a> {
             }
             // The jump is out of sight: it is the jumper's caller that is returned to.
             (Caller::Function { tail: true, .. }, _) => !whole.site.is_some_and(|site| self.code.has(site)),
-            // A handler returns to code that nobody calls.
+            // A handler returns to code that no function calls.
             (Caller::Signal, Caller::Signal | Caller::Unknown) | (Caller::Unknown, Caller::Unknown) => true,
             (Caller::Interrupt, Caller::Interrupt) => true,
             (Caller::Function { .. }, Caller::Unknown) => {

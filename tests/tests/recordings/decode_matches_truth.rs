@@ -22,7 +22,7 @@ fn all_branches(opened: &Opened<'_>, truth: &File) -> Verdict {
     verifier.finish()
 }
 
-/// As the analyzer sees it, in segments so small that there are many.
+/// Transfers between functions, as the analyzer sees them, in segments so small that there are many.
 fn transfers(opened: &Opened<'_>, truth: &File) -> Verdict {
     let mut verifier = EventVerifier::new(truth, Some(&opened.image), opened.kernel);
     let options = DecodeOptions { workers: 3, segment_bytes: 20_000, ..DecodeOptions::default() };

@@ -89,7 +89,8 @@ fn own_ns(tree: &PrunedTree) -> u64 {
     own
 }
 
-/// As many calls went each way as `modes` counts, and each was called by its caller.
+/// Checks that each way has the number of calls that `modes` counts, and that each call was called by its
+/// caller.
 fn check_ways(name: &str, function: &FunctionReport, inside: &Inside) {
     let mut counts = vec![0; inside.modes.modes.len()];
     for (at, row) in function.rows.iter().enumerate() {

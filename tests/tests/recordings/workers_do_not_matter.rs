@@ -1,5 +1,5 @@
-//! The same events, the same report and the same output for every number of workers, every size of the memo,
-//! and with and without what nobody asked about.
+//! Events, report and output are the same for every number of workers, every size of the memo, and with and
+//! without what no sink asked about.
 
 use std::path::Path;
 use std::process::Command;
@@ -106,7 +106,7 @@ fn for_each(mut work: impl FnMut(&str, &Opened<'_>, &Request)) {
     }
 }
 
-/// The decoder leaves out what nobody asked about: the report is as if it did not.
+/// The decoder leaves out what no sink asked about: the report is as if it did not.
 #[test]
 fn what_is_left_out() {
     for_each(|name, opened, request| {

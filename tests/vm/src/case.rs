@@ -108,7 +108,7 @@ impl Case {
         self.arguments.get(at + 1)?.parse().ok().map(Cpu)
     }
 
-    /// Whoever runs on its CPUs is recorded, the recorder, too.
+    /// All that runs on its CPUs is recorded, the recorder, too.
     #[must_use]
     pub fn is_of_cpus(&self) -> bool {
         let of_tasks = ["-p", "-T", Word::TARGET];

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! in the machine, guest    each case: knobs, target, recorder -> NAME.data, NAME.log
-//! outside, check           NAME.data -> our decoder -> events     the same as NAME.log, as a ground truth file (log)
-//!                                    -> func_latency report       the counts that the target has printed
+//! outside, check           NAME.data -> our decoder -> events   those of NAME.log, made a ground truth (log)
+//!                                    -> func_latency report     the counts that the target has printed
 //! ```
 //!
 //! `cargo xtask vm` builds what this needs, starts the machine once and calls both.  [`cases`] is the list.

@@ -18,7 +18,8 @@ pub fn convert(log: &Path, clock: TscClock, truth: &Path) -> Result<File> {
     convert_parts(log, clock, truth, &|tid, _| Some(tid))
 }
 
-/// That, where a thread may stand for several, or for none: `part` says for whom, from thread and time.
+/// Converts a log in which a thread may stand for several, or for none: `part` says for which, from thread
+/// and time.
 ///
 /// # Errors
 /// As [`convert`].

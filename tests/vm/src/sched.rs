@@ -54,7 +54,7 @@ fn told(opened: &Opened<'_>, tid: Tid) -> Vec<(Ns, bool)> {
     switches.collect()
 }
 
-/// Calls are off the CPU for what the target does in them, woken by whom it says, and their split is all of
+/// Calls are off the CPU for what the target does in them, woken by what it says, and their split is all of
 /// their time.
 pub(crate) fn causes_are_the_targets(report: &Value) -> Result<()> {
     let causes = |function: &str| causes(report, function);

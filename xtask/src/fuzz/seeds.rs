@@ -1,7 +1,8 @@
 //! `fuzz --seeds`: what fuzzing starts from, made anew: a tiny program, and recordings of it.
 //!
 //! ```text
-//! fuzz/program/tiny.c --gcc--> fuzz/program/tiny --tracegen--> *.data, raw streams --> fuzz/corpus/TARGET/seed-*
+//! fuzz/program/tiny.c --gcc--> fuzz/program/tiny --tracegen--> *.data, raw streams
+//!                                                              --> fuzz/corpus/TARGET/seed-*
 //! ```
 //!
 //! Streams and recordings fit the program, so all are made together. Files without `seed-` in front, which
@@ -15,7 +16,7 @@ use crate::cargo;
 use crate::layout;
 use crate::process::{self, Result};
 
-/// As the recordings name the program, wherever it really ran.
+/// The program's name in the recordings, wherever it really ran.
 const PROGRAM: &str = "/usr/bin/tiny";
 
 /// A recording: its name, how the flow target is told of it (see `any_input::flow`), the options of
@@ -147,7 +148,7 @@ fn renamed(recording: &[u8], program: &Path) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The same in the pipe layout: events and features are records.
+/// A recording in the pipe layout: events and features are records.
 fn pipe(file: &[u8]) -> Option<Vec<u8>> {
     const HEADER_ATTR: u32 = 64;
     let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?) as usize);

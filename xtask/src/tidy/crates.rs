@@ -99,7 +99,7 @@ struct Dependency<'a> {
 }
 
 impl<'a> Manifest<'a> {
-    /// As much TOML as our manifests use: one dependency a line.
+    /// Parses the TOML that our manifests use: one dependency a line.
     fn parse(text: &'a str) -> Self {
         let mut manifest = Self { inherits_lints: false, dependencies: Vec::new() };
         let mut section = "";

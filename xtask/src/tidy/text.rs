@@ -3,7 +3,7 @@
 use super::Finding;
 use super::tree::Tree;
 
-/// Directories of somebody's machine, in halves so that this file does not name them.
+/// Directories of a developer's machine, in halves so that this file does not name them.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/")];
 
 /// File types in which blanks are ours to choose; a golden text has them as the program prints them.

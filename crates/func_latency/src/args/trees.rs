@@ -62,7 +62,7 @@ pub struct ExportArgs {
     /// Which calls; folded, flamegraph and pprof without -f: all that was seen.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// For whom
+    /// For which reader
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: ExportFormat,
     /// The file to write

@@ -64,7 +64,7 @@ impl EventSink for BranchLines<'_> {
             self.names.event(&mut self.line, tid, space, event);
             self.result = self.out.write_all(self.line.as_bytes());
             if let Err(error) = &self.result {
-                // Decoding on would be for nobody.
+                // Without a reader, decoding on is in vain.
                 exit::leave_if_reader_is_gone(error);
                 return;
             }

@@ -54,7 +54,7 @@ pub(crate) const PID: Pid = Pid(7);
 /// The two mappings: addresses, protection, offset.
 pub(crate) type Mappings = [(&'static str, &'static str, &'static str); 2];
 
-/// As the kernel maps the segments.
+/// The two mappings as the kernel maps the segments.
 pub(crate) const CONSTANTS_FIRST: Mappings =
     [("00400000-00402000", "r--p", "0"), ("00402000-00405000", "r-xp", "1000")];
 

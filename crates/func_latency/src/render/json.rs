@@ -110,9 +110,9 @@ struct FunctionJson {
     bounds_ns: Option<Bounds>,
     /// Null: figures and children are of all calls.
     slices: Option<Slices>,
-    /// The same with the calls that were not seen to end.
+    /// Bounds of the figures with the calls that were not seen to end.
     with_open_ns: Option<WithOpen>,
-    /// Null: nobody looked.
+    /// Null: not looked for.
     off_cpu_causes: Option<Causes>,
     /// What the counted calls executed; not there if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -257,7 +257,7 @@ fn wait_for(removal: Removal, status: &Status) {
     }
 }
 
-/// Whom to probe: a program that is to be started stands at its entry then.
+/// What to probe: a program that is to be started stands at its entry then.
 fn target_of(config: &RecordConfig) -> Result<(Target, Option<StartedProgram>)> {
     let Target::Program(words) = &config.request.target else {
         return Ok((config.request.target.clone(), None));

@@ -33,7 +33,7 @@ pub(crate) struct Browser {
     process: Child,
     commands: ChildStdin,
     messages: Receiver<Value>,
-    /// What happened that nobody has asked for.
+    /// Messages that answer no command.
     events: Vec<Value>,
     last_id: u64,
     session: Option<String>,

@@ -1,5 +1,5 @@
-//! The page of `--html` in a real browser: opened from disk, brushed, clicked, searched, sent as a link, switched
-//! to dark.
+//! The page of `--html` in a real browser: opened from disk, brushed, clicked, searched, sent as a link,
+//! switched to dark.
 //!
 //! Pictures are written below `target/tmp/browser`, to be looked at.
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 8 threads, 4 call sites, children `lookup` and sometimes `copy`, and `buf_page_get` at three sites
-//! in thread 1003, from 40 to 45 % of the time, one call in four waits in `fsync`: off its CPU, a hundred times as long
+//! in thread 1003, from 40 to 45 % of the time, one call in four waits in `fsync`: off its CPU, and it takes
+//!     a hundred times as long
 //! one call in a thousand is slow for nothing; the last ones of some threads did not end
 //! ```
 
@@ -65,7 +66,7 @@ impl Names for MadeUpNames {
     }
 }
 
-/// The same numbers on every run.
+/// Dice that give the same numbers on every run.
 struct Dice(u64);
 
 impl Dice {

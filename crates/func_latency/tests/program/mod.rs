@@ -79,7 +79,7 @@ pub(crate) fn write(directory: &Path, build_id: &[u8]) -> PathBuf {
     path
 }
 
-/// The same of this machine, without build ids, of the program's inode as it is now.
+/// Writes a recording of this machine, without build ids, of the program's inode as it is now.
 pub(crate) fn write_with_inode(directory: &Path) {
     let program = directory.join("program");
     let file = std::fs::metadata(&program).unwrap();

@@ -2,7 +2,7 @@
 //! `perf sched`, and the kernel's own sums of each thread.
 //!
 //! ```text
-//! server    a scratch directory, and a server in it that runs as `nobody`
+//! server    a scratch directory, and a server in it that runs as an unprivileged user
 //! postgres, mariadb   those servers, their load, and when it rests
 //! oracles   who counts and times the same
 //! rate, kept   what the servers still do while they are probed, and whether the command ends in time
@@ -34,7 +34,7 @@ use probing::Probing;
 use rows::Rows;
 use server::Missing;
 
-/// As many clients, each with a connection of its own.
+/// The number of clients, each with a connection of its own.
 const CLIENTS: usize = 8;
 
 /// Servers whose rates are measured have the machine for themselves.
@@ -99,7 +99,8 @@ fn postgres_under_pgbench() {
     }
 }
 
-/// As above, and whole threads: they are born and rest again in the window, all of their lives in one call.
+/// Functions of the server and of the C library, and whole threads: they are born and rest again in the
+/// window, all of their lives in one call.
 #[test]
 fn mariadb_under_its_own_clients() {
     const FUNCTIONS: [&str; 4] = ["dispatch_command", "mysql_parse", "handle_one_connection", "poll"];
@@ -154,7 +155,8 @@ fn postgres_keeps_its_rate_and_windows_end_in_time() {
     }
 }
 
-/// As above.  InnoDB exports nothing of its read path; that is what calls it.
+/// Functions of each statement and of each read of a row, with what is taken by default.  InnoDB exports
+/// nothing of its read path; `ha_index_read_map` calls it.
 #[test]
 fn mariadb_keeps_its_rate_and_windows_end_in_time() {
     let _alone = ALONE.lock();

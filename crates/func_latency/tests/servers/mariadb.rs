@@ -61,7 +61,8 @@ impl MariaDb {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// As many clients connect, do all that they are told, and rest.  They stay until they are dropped.
+    /// Connects `clients` clients, which do all that they are told, and rest.  They stay until they are
+    /// dropped.
     pub(crate) fn load(&self, clients: usize) -> Vec<Running> {
         let told = LOAD.repeat(ROUNDS) + AT_THE_END;
         let mut clients: Vec<Running> = (0..clients).map(|_| Running(self.talking())).collect();
@@ -76,7 +77,7 @@ impl MariaDb {
         clients
     }
 
-    /// As many clients that read, each transaction 14 statements.
+    /// Starts `clients` clients that read, each transaction 14 statements.
     pub(crate) fn rate(&self, clients: usize) -> Result<Rate, Missing> {
         server::need(Self::SYSBENCH, "sysbench")?;
         let sysbench = |words: &[&str]| {

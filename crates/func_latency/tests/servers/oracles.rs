@@ -85,7 +85,7 @@ fn enable(mut control: File, mut answers: File) -> (u64, u64) {
 
 fn fifo(path: &Path) -> File {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-    // Open for both, so that nobody waits for the other one.
+    // Open for both, so that neither end waits for the other one.
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 

@@ -74,7 +74,7 @@ impl Postgres {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// As many clients, which wait at the gate.
+    /// Starts `clients` clients, which wait at the gate.
     pub(crate) fn pgbench(&self, clients: usize) -> Load {
         let mut gate = Session::new(self);
         gate.ask("SELECT pg_advisory_lock(7)");
@@ -86,7 +86,7 @@ impl Postgres {
         Load { gate, clients, _pgbench: Running(pgbench.spawn().unwrap()) }
     }
 
-    /// As many clients at work, and the processes that serve them.
+    /// Starts `clients` clients that work; their rate, and the processes that serve them.
     pub(crate) fn rate(&self, clients: usize) -> (Rate, String) {
         let mut pgbench = self.client("pgbench");
         pgbench.args(["-n", "-c", &clients.to_string(), "-T", "600", "-P", "1", "postgres"]);

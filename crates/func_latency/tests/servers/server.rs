@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// `nobody` of Debian, user and group.
+/// The unprivileged user and group of Debian.
 const NOBODY: u32 = 65534;
 
 /// What is not here, so that a test cannot run.
@@ -32,7 +32,7 @@ pub(crate) fn need(program: &str, package: &str) -> Result<(), Missing> {
     is_there.then_some(()).ok_or_else(|| Missing(format!("no {program} here (Debian: {package})")))
 }
 
-/// A directory that is `nobody`'s.
+/// A directory of the unprivileged user.
 pub(crate) fn directory() -> Result<TempDir, Missing> {
     let directory = tempfile::tempdir().unwrap();
     chown(directory.path(), Some(NOBODY), Some(NOBODY)).map_err(|error| {
@@ -41,7 +41,7 @@ pub(crate) fn directory() -> Result<TempDir, Missing> {
     Ok(directory)
 }
 
-/// A program that will run as `nobody`, in that directory, and say nothing.
+/// A program that will run as the unprivileged user, in that directory, and say nothing.
 pub(crate) fn command(program: &str, directory: &TempDir) -> Command {
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY).current_dir(directory.path()).env("HOME", directory.path());

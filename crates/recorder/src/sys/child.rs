@@ -51,12 +51,12 @@ impl HeldChild {
         let mut inner = inner;
         let our_end = gate.as_raw_fd();
         let wait_for_release = move || -> io::Result<()> {
-            // SAFETY: in the child this descriptor is a copy that nobody uses. Open, it would hide from the
+            // SAFETY: in the child this descriptor is a copy that no code uses. Open, it would hide from the
             // child that we are gone.
             unsafe { libc::close(our_end) };
             signals::let_through();
             inner.write_all(&std::process::id().to_ne_bytes())?;
-            // End of file: whoever forked us is gone.
+            // End of file: the process that forked us is gone.
             inner.read_exact(&mut [0])
         };
         // SAFETY: between fork and exec the closure only makes the system calls close, sigprocmask, getpid,

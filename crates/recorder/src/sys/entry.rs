@@ -2,8 +2,8 @@
 //! its own has run.
 //!
 //! ```text
-//! execve   a breakpoint at the entry (AT_ENTRY)    the dynamic loader maps libraries and runs their constructors
-//! entry    the byte that was there is put back     the program stands there until it is let go
+//! execve   a breakpoint at the entry (AT_ENTRY)  the dynamic loader maps libraries, runs their constructors
+//! entry    the byte that was there is put back   the program stands there until it is let go
 //! ```
 
 use std::fs::{self, File};
@@ -23,8 +23,8 @@ use super::child::HeldChild;
 const BREAKPOINT: u8 = 0xcc;
 const AT_ENTRY: u64 = 9;
 
-/// Whoever lets it go must be the thread that holds it, as `ptrace` goes by threads: it cannot be sent to
-/// another one.
+/// A program that stands at its entry. The thread that lets it go must be the one that holds it, as `ptrace`
+/// goes by threads: it cannot be sent to another one.
 #[derive(Debug)]
 pub(crate) struct AtEntry {
     tracee: Tracee,

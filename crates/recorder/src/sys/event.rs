@@ -9,14 +9,14 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 use perf_event_open_sys::{ioctls, perf_event_open};
 use perfdata::write::{ATTR_SIZE, Attr};
 
-/// Whom an event counts.
+/// What an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// A thread, wherever it runs.
     Thread(Tid),
     /// A thread, while it runs on that CPU.
     ThreadOnCpu(Tid, Cpu),
-    /// Whoever runs on that CPU.
+    /// All that runs on that CPU.
     Cpu(Cpu),
 }
 
@@ -44,7 +44,7 @@ impl EventFd {
         // SAFETY: the attr is valid and outlives the call, which writes at most its `size` field.
         let fd = unsafe { perf_event_open(&raw mut kernel_attr, tid, cpu, -1, flags) };
         check(fd)?;
-        // SAFETY: the kernel has just given it to us, and nobody else knows it.
+        // SAFETY: the kernel has just given it to us, and no other code knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -23,7 +23,7 @@ fn set(signals: impl Iterator<Item = i32>) -> libc::sigset_t {
     }
 }
 
-/// Whoever started us wants this signal to do nothing: `nohup`, or `&` in a script.
+/// The process that started us wants this signal to do nothing: `nohup`, or `&` in a script.
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with no new action the call only fills `action`, for which zeroes are valid, too.

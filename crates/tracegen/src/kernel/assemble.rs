@@ -1,4 +1,5 @@
-//! The assembler of the made-up kernel. It knows each block that it writes: a walk of the code decodes no bytes.
+//! The assembler of the made-up kernel. It knows each block that it writes: a walk of the code decodes no
+//! bytes.
 
 use std::collections::HashMap;
 

@@ -157,7 +157,7 @@ pub(crate) fn kallsyms(kernel: &Kernel) -> String {
     })
 }
 
-/// As the recording has it.
+/// The kernel's build id as the recording has it.
 pub(crate) fn build_id() -> BuildId {
     BuildId(BUILD_ID.to_vec())
 }

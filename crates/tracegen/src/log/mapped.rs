@@ -17,7 +17,7 @@ impl MappedFile {
         if file.metadata()?.len() == 0 {
             return Ok(Self(None)); // cannot be mapped
         }
-        // SAFETY: the log is ours and finished; nobody changes it while it is simulated.
+        // SAFETY: the log is ours and finished; no process changes it while it is simulated.
         let mapping = unsafe { Mmap::map(&file)? };
         Ok(Self(Some(mapping)))
     }

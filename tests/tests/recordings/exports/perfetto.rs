@@ -193,7 +193,7 @@ fn perfettos_schema_has_every_field_and_slices_nest() {
     }
 }
 
-/// The same by the schema itself, where it is installed.
+/// Perfetto's own schema, where it is installed, has every field and reads the slices that we read.
 #[test]
 fn perfettos_own_schema_reads_its_trace() {
     let Some(python) = Python::with("perfetto") else { return };

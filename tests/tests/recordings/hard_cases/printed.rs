@@ -1,15 +1,15 @@
 //! What a program printed of its own calls, held against a report.
 //!
 //! ```text
-//! FUNC STATUS COUNT                       leaf complete 300
-//! FUNC from CALLER [tail|signal] COUNT    leaf from outer tail 300      counted calls, by caller
-//! FUNC child NAME KIND COUNT              outer child leaf tail 300     what counted calls did; kinds as in JSON
-//! FUNC childless                                                        they did nothing
-//! FUNC child [loader] call 1                                            ... the lazy binder
-//! FUNC by_jump COUNT                                                    counted calls that ended at a jump out of sight
-//! FUNC outermost COUNT                                                  counted calls that are in no other
-//! FUNC calls COUNT                        asks calls 20                 calls of any status, where nobody knows which
-//! @RECORDING FUNC ...                                                   of one recording alone
+//! FUNC STATUS COUNT                     leaf complete 300
+//! FUNC from CALLER [tail|signal] COUNT  leaf from outer tail 300   counted calls, by caller
+//! FUNC child NAME KIND COUNT            outer child leaf tail 300  what counted calls did; kinds as in JSON
+//! FUNC childless                                                   they did nothing
+//! FUNC child [loader] call 1                                       ... the lazy binder
+//! FUNC by_jump COUNT                                               counted; ended at a jump out of sight
+//! FUNC outermost COUNT                                             counted calls that are in no other
+//! FUNC calls COUNT                      asks calls 20              calls of any status, if that is unknown
+//! @RECORDING FUNC ...                                              of one recording alone
 //! ```
 //!
 //! What is not printed is zero, except that a program may say nothing of children, or of outermost calls, and

@@ -145,8 +145,8 @@ fn mariadb() {
     check_run("mariadb");
 }
 
-/// The same calls: status, caller, site, depth and off-CPU time; the latencies differ by no more than both
-/// decoders say. Without RET compression libipt is never wrong.
+/// Calls are the same by both decoders: status, caller, site, depth and off-CPU time; the latencies differ by
+/// no more than both say. Without RET compression libipt is never wrong.
 #[test]
 fn rows_are_the_same() {
     let cases = [("demo-noretcomp", "round_fn"), ("calls-noretcomp", "rec_catch")];

@@ -20,9 +20,10 @@ const PLACE: &str = "/tmp/cost";
 
 const THREADS: &str = "100";
 
-/// A start takes no longer than this, ...
+/// A start takes less than this, or than [`START_UP_SHARE`] allows.
 const START_UP_MS: f64 = 100.0;
-/// ... or, where even that is too much for the host, than so many times the kernel's own part.
+/// A start takes less than this many times the kernel's own part, where [`START_UP_MS`] is too much for the
+/// host.
 const START_UP_SHARE: f64 = 8.0;
 
 /// A thread's birth takes at most so many times what it takes alone.

@@ -76,7 +76,7 @@ fn from_the_place(vm: &Vm, place: &Place) -> Result<Command> {
     command(&[server.display().to_string()])
 }
 
-/// As in a container: where the path leads is another file here.
+/// A server as in a container: where its path leads is another file here.
 pub(super) fn in_a_namespace(vm: &Vm, place: &Place) -> Result<Command> {
     let (there, server) = (place.directory("there")?, place.path("server"));
     copy_of_server(vm, &server)?;
@@ -85,7 +85,7 @@ pub(super) fn in_a_namespace(vm: &Vm, place: &Place) -> Result<Command> {
     there_run(place, &["unshare", "-m", "sh", "-ec", script])
 }
 
-/// As in most containers: the inode that is mapped is that of a layer.
+/// A server as in most containers: the inode that is mapped is that of a layer.
 fn on_an_overlay(vm: &Vm, place: &Place) -> Result<Command> {
     for name in ["lower", "upper", "work", "merged"] {
         place.directory(name)?;

@@ -22,7 +22,7 @@ impl Place {
     pub(super) fn new(name: &str) -> Result<Self> {
         let path = Path::new("/tmp").join(name);
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
-        // Whoever records.
+        // For any user that records.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777))?;
         Ok(Self(path))
     }

@@ -43,10 +43,10 @@ pub(super) fn run_case(vm: &Vm, case: &Case) -> Result<String> {
     Ok(end.to_string())
 }
 
-/// While all that runs on one of two CPUs is recorded, who waits and who records are on the other one. They
-/// read the clock in code that is not in the recording (the vDSO), and where such code has run nobody knows
-/// any more where the calls before it return to: the target, which moves from one to the other, would have
-/// gaps there.
+/// While all that runs on one of two CPUs is recorded, the processes that wait and record are on the other
+/// one. They read the clock in code that is not in the recording (the vDSO), and where such code has run, the
+/// decoder does not know any more where the calls before it return to: the target, which moves from one to
+/// the other, would have gaps there.
 struct Aside(CpuSet);
 
 impl Aside {

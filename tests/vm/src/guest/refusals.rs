@@ -15,7 +15,7 @@ use super::process::{HEAD_START, LIMIT, command, runs_on, signal, wait};
 use crate::case::Word;
 use crate::paths::Vm;
 
-/// An ordinary user (`nobody`).
+/// An ordinary user: Debian's unprivileged one.
 pub(super) const USER: u32 = 65534;
 
 /// Where the refused recordings were to be written; everybody may.

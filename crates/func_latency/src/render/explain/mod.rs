@@ -128,7 +128,7 @@ impl<'a> Explanation<'a> {
         self.names.line(place).unwrap_or_else(|| self.names.site(place))
     }
 
-    /// ... without where the line was inlined.
+    /// `file:line` of a place, or else its site, without where the line was inlined.
     fn short_place(&self, place: Place) -> String {
         let line = self.line_or_site(place);
         line.split_once(" inlined at ").map_or(line.clone(), |(line, _)| format!("{line} (inlined)"))

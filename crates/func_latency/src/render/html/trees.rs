@@ -61,7 +61,8 @@ fn count(node: &PrunedNode) -> u64 {
     }
 }
 
-/// As the flags of rows: 0 it has, 1 it was unwound, 2 it was seen running, 3 it went on, 4 it was cut.
+/// How the call ended, numbered as in the flags of rows: 0 it has ended, 1 it was unwound, 2 it was seen
+/// running, 3 it went on, 4 it was cut.
 fn has_ended(node: &PrunedNode) -> u64 {
     match node.what {
         What::Calls(_, status) => super::calls::status_number(status),

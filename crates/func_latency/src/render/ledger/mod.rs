@@ -23,7 +23,7 @@ pub struct Callee {
     pub kind: &'static str,
     /// Where it was called, `object+0xoffset`.
     pub site: Option<String>,
-    /// ... and `file:line`.
+    /// Where it was called, `file:line`.
     pub line: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Callee {
         self.line.as_deref().or(self.site.as_deref()).unwrap_or_default()
     }
 
-    /// ... without where the line was inlined.
+    /// Its line, or else its site, without where the line was inlined.
     pub(crate) fn short_place(&self) -> String {
         let place = self.place();
         place.split_once(" inlined at ").map_or(place.to_owned(), |(line, _)| format!("{line} (inlined)"))

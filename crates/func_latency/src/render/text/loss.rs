@@ -72,7 +72,7 @@ fn causes(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> 
     table.write(out, width)
 }
 
-/// The same by thread, if there are several.
+/// Writes the loss of each thread, if there are several.
 fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
     let threads = &view.report.loss.threads;
     let mut lossy: Vec<&ThreadLoss> = threads.iter().filter(|thread| !thread.by_cause.is_empty()).collect();
@@ -93,7 +93,7 @@ fn by_thread(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<(
     more(out, view, lossy.len(), "thread")
 }
 
-/// The same by CPU, if the recording says which.
+/// Writes the loss of each CPU, if the recording says which.
 fn by_cpu(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
     let cpus = &view.report.loss.cpus;
     if cpus.iter().all(|loss| loss.cpu.is_none()) {

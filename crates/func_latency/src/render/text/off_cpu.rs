@@ -25,7 +25,7 @@ pub(super) struct About<'a> {
     pub(super) name: &'a str,
     /// Names of what woke it.
     pub(super) names: &'a dyn Names,
-    /// As [`crate::render::View::sched_apart_ns`].
+    /// How far off wake-ups may be: [`crate::render::View::sched_apart_ns`].
     pub(super) sched_apart_ns: Option<u64>,
     /// Which rows are printed.
     pub(super) rows: RowLimit,

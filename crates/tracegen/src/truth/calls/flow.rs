@@ -160,7 +160,7 @@ impl Stack<'_> {
                 stub.inner = true;
             } else {
                 called.site = self.code.call_before(event.to, called.site);
-                // Whom the kernel entered, or a handler that has jumped there, which nothing tells apart.
+                // The kernel has entered it, or a handler has jumped there: nothing tells these apart.
                 let is_handler = called.site == Avma(0) && below.last().is_some_and(|f| f.signal_mark);
                 called.entered = if is_handler { Entered::Signal } else { called.entered };
             }
@@ -173,7 +173,7 @@ impl Stack<'_> {
             None => self.found(event.to),
             // Back in the range by a return from the code outside it, too.
             Some(top) if top.hidden && top.returns_to(event.to) => self.pop_group(false),
-            // From a function that a handler had the kernel call: nobody returns to the kernel.
+            // From a function that a handler had the kernel call: no return goes to the kernel.
             Some(top) if top.goes_on_at == Some(event.to) => {
                 self.close(Status::Complete, false);
             }

@@ -270,7 +270,7 @@ impl Stack<'_> {
 #[derive(Default)]
 struct Next {
     ways: Vec<Way>,
-    /// Ways in which a return was one more landing: only if it fits nobody.
+    /// Ways in which a return was one more landing: only if it fits no call or frame.
     landed: Vec<Way>,
     /// There is a way whose call or frame returns there.
     returns: bool,

@@ -11,7 +11,7 @@
 //! * The functions of a stripped object are those of its unwind tables.
 //! * PLT stubs, and the lazy binder that they lead to, are not callers: the call site in front is.
 //! * A child runs from its first instruction (or the kernel entry) to its return.
-//! * A return or indirect jump to where nobody returns to lands in an outer frame: all frames above it are
+//! * A return or indirect jump to where no frame returns to lands in an outer frame: all frames above it are
 //!   unwound.  Where that function is active more than once, it is the activation that the returns after the
 //!   landing fit; the innermost when several do.
 //! * A kernel entry whose exit is a handler's first instruction is a signal; rt_sigreturn ends it.

@@ -16,7 +16,7 @@ use super::{Calls, Status};
 pub struct Child {
     /// Function, `[syscall]`, `[interrupt]` or `*self`.
     pub name: String,
-    /// As in the product's report: `call`, `tail`, `recursion`, `syscall`, `signal`, `interrupt`, `self`.
+    /// Kind in the product's report: `call`, `tail`, `recursion`, `syscall`, `signal`, `interrupt`, `self`.
     pub kind: &'static str,
     /// The call instruction; 0: none.
     pub site: Avma,

@@ -53,7 +53,7 @@ pub(super) struct Frame {
     pub(super) runs: HashSet<FunctionIndex>,
     /// It stands for the kernel below a signal handler.
     pub(super) signal_mark: bool,
-    /// ... which has the interrupted code go on there.
+    /// Where the kernel below a signal handler has the interrupted code go on.
     pub(super) goes_on_at: Option<Avma>,
     /// A call to a place inside the calling function: part of it.
     pub(super) inner: bool,
@@ -157,9 +157,9 @@ pub(super) struct Stack<'a> {
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
     pub(super) base_known: bool,
-    /// Control has landed in one of several frames, and what came after told in which ...
+    /// Control has landed in one of several frames, and what came after told in which.
     pub(super) has_chosen: bool,
-    /// ... which was wrong, or it has switched stacks.
+    /// The frame that was told (`has_chosen`) was wrong, or the thread has switched stacks.
     pub(super) is_astray: bool,
     /// No event of it has come yet.
     pub(super) is_new: bool,
