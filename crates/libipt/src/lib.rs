@@ -7,8 +7,8 @@
 //!
 //! libipt's are the packets, IP and return compression, the walk over the code (with its own instruction
 //! decoder) and the time. Ours, and so no second opinion, are the code bytes, where a buffer may be cut,
-//! which thread runs when tracing starts, and the order of threads. `docs/testing.md` lists what libipt
-//! cannot know.
+//! which thread runs when tracing starts, and the order of threads. `docs/testing/second-opinions.md` lists
+//! what libipt cannot know.
 //!
 //! libipt gives a time without a bound on its error; the bounds of an event are the on-CPU stretch of its
 //! thread.

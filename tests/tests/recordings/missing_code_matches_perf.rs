@@ -1,5 +1,5 @@
 //! A real processor's recordings whose files are nowhere: each place without code is one that the packets
-//! name, for us and for perf. `docs/testing.md` says why the two count differently.
+//! name, for us and for perf. `docs/testing/second-opinions.md` says why the two count differently.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! libipt, Intel's reference decoder, sees what ours sees: every transfer and every gap, thread by thread;
-//! and the calls that come of it are the same. Where libipt cannot, `docs/testing.md` says why, and this test
-//! predicts where.
+//! and the calls that come of it are the same. Where libipt cannot,
+//! `docs/testing/second-opinions.md` says why, and this test predicts where.
 
 mod return_stack;
 mod side_by_side;

@@ -1,7 +1,8 @@
 //! Two decoders' events of one buffer, side by side.
 //!
-//! They must be the same, but for the deviations of `docs/testing.md`, each of which is predicted here, from
-//! our events and the packets: where one is predicted libipt must be wrong, and where none is it must agree.
+//! They must be the same, but for the deviations of `docs/testing/second-opinions.md`, each of which is
+//! predicted here, from our events and the packets: where one is predicted libipt must be wrong, and where
+//! none is it must agree.
 //! After a wrong way the two are held together again from the end of the next PSB+ on, where libipt starts
 //! anew.
 
