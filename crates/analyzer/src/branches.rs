@@ -202,7 +202,12 @@ pub(crate) trait Branches<'a>: Landing<'a> {
     fn replace_top(&mut self, session: &mut Session<'a>, to: Target, hidden: bool) {
         let Some(stub) = self.top().copied() else { return };
         self.close(session, Status::Complete, false);
-        let kind = if stub.kind == FrameKind::Inner { FrameKind::Call } else { stub.kind };
+        let kind = match stub.kind {
+            FrameKind::Inner => FrameKind::Call,
+            // Who has called the stub was not seen; where it leads to is entered here.
+            FrameKind::Found if to.at_entry && !hidden => FrameKind::Filter,
+            kind => kind,
+        };
         let mut frame = self.frame(if hidden && stub.is_stub() { stub.function } else { to.function }, kind);
         (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
         frame.hidden = hidden;

@@ -251,7 +251,15 @@ fn a_ring_that_never_wrapped_and_was_copied_at_the_end_has_all() {
             let seen = seen.0.get(tid).map_or(&[][..], Vec::as_slice);
             let gaps: Vec<_> = seen.iter().filter(|event| matches!(event, TraceEvent::Gap(_))).collect();
             assert!(gaps.is_empty(), "{name}: thread {} has {gaps:?}", tid.0);
-            assert!(transfers(seen) == transfers(events), "{name}: thread {}", tid.0);
+            let (seen, expected) = (transfers(seen), transfers(events));
+            let is_alike = |(seen, expected): (&(Transfer, EventTime), &(Transfer, EventTime))| {
+                // Segments are cut elsewhere in a copy, which may make a bound wider (`docs/design/time.md`).
+                let (one, other) = (seen.1, expected.1);
+                let has_time = one.point == other.point && one.lo <= other.hi && other.lo <= one.hi;
+                seen.0 == expected.0 && has_time
+            };
+            let differs = seen.iter().zip(&expected).position(|pair| !is_alike(pair));
+            assert_eq!((differs, seen.len()), (None, expected.len()), "{name}: thread {}", tid.0);
         }
         // The ring forgot what ran first, and nothing else: gaps are where a buffer begins, less the zeros that
         // it may begin with.

@@ -399,3 +399,19 @@ fn wanted_functions_are_reported_separately() {
     let sums: Vec<_> = report.functions.iter().map(|f| f.latency.sum_ns).collect();
     assert_eq!(sums, [10, 60, 0]);
 }
+
+#[test]
+fn what_a_stub_leads_to_that_was_found_running_is_entered_there() {
+    // The call was lost, the entry was not. Where it returns to tells who called.
+    let script = "
+        0 start main+4
+        100 gap 150
+        150 resume plt+20
+        150 ijmp plt+26 f
+        160 ret f+40 main+15
+        170 call main+20 f
+        180 ret f+40 main+25";
+    check(script, "150 +10 complete [unknown]\n170 +10 complete main+20");
+    let script = format!("code call main+10 plt+20\n{script}");
+    check(&script, "150 +10 complete main+10\n170 +10 complete main+20");
+}
