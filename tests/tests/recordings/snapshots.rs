@@ -261,8 +261,7 @@ fn a_ring_that_never_wrapped_and_was_copied_at_the_end_has_all() {
             let differs = seen.iter().zip(&expected).position(|pair| !is_alike(pair));
             assert_eq!((differs, seen.len()), (None, expected.len()), "{name}: thread {}", tid.0);
         }
-        // The ring forgot what ran first, and nothing else: gaps are where a buffer begins, less the zeros that
-        // it may begin with.
+        // The ring forgot what ran first, and nothing else: gaps are where a buffer begins, after zeros.
         std::fs::write(&path, snapshots(&whole, 1 << 14, Copies::AtExit)).unwrap();
         let file = open(&path).unwrap();
         let buffers = file.recording().unwrap().buffers;
