@@ -327,6 +327,16 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             && self.with_children.is_plausible()
     }
 
+    /// The figures are those of slices in which no child was probed. Where no call has ended, they are those
+    /// of calls that are open.
+    fn has_figures_alone(&self) -> bool {
+        match (self.alone.callers.is_empty(), self.with_children.callers.is_empty()) {
+            (true, true) => self.alone.open_ns.count() > 0 || self.with_children.open_ns.count() == 0,
+            (true, false) => false,
+            (false, _) => true,
+        }
+    }
+
     pub(crate) fn finish(
         self,
         id: model::FunctionId,
@@ -335,12 +345,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         percent: &impl Fn(u64) -> f64,
         spans: Option<SliceSpans>,
     ) -> FunctionReport {
-        // Where no call has ended, the figures are those of calls that are open.
-        let is_alone = match (self.alone.callers.is_empty(), self.with_children.callers.is_empty()) {
-            (true, true) => self.alone.open_ns.count() > 0 || self.with_children.open_ns.count() == 0,
-            (true, false) => false,
-            (false, _) => true,
-        };
+        let is_alone = self.has_figures_alone();
         let (main, others) = match is_alone {
             true => (self.alone, self.with_children),
             false => (self.with_children, FigureSums::default()),
@@ -364,16 +369,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         for ((caller, site), sums) in &main.callers {
             let figures = Figures::of(sums, off_cpu);
             let children = children(sums, others.callers.get(&(*caller, *site)), &figures);
-            callers.push(CallerReport {
-                caller: *caller,
-                site: *site,
-                latency: figures.latency,
-                off_cpu: figures.off_cpu,
-                error: figures.error,
-                children: children.unwrap_or_default(),
-                histogram: figures.histogram,
-                counters: None,
-            });
+            callers.push(figures.of_caller((*caller, *site), children.unwrap_or_default()));
         }
         let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
         callers.sort_by_key(order);

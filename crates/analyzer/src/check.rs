@@ -231,6 +231,19 @@ impl Found {
             (&f.latency, f.off_cpu.as_ref()),
             (&f.error, f.sliced.is_some()),
         );
+        self.callers(f, all);
+        if let Some(row) = &f.overfull {
+            let what = format!("the children of this call took longer than itself: {row:?}");
+            self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
+        }
+        self.counters(f);
+        self.open_calls(f);
+        self.rows(f);
+        self.row_children(f);
+    }
+
+    /// The callers' calls are all counted ones, and each caller's figures are those of its rows.
+    fn callers(&mut self, f: &FunctionReport, all: CheckedSum) {
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
         self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
         self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
@@ -261,14 +274,6 @@ impl Found {
                 (&caller.error, f.sliced.is_some()),
             );
         }
-        if let Some(row) = &f.overfull {
-            let what = format!("the children of this call took longer than itself: {row:?}");
-            self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
-        }
-        self.counters(f);
-        self.open_calls(f);
-        self.rows(f);
-        self.row_children(f);
     }
 
     /// Each counted call has its counters, if one has; those of rows, of callers, and of children with

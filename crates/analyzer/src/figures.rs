@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
-use crate::children::{ChildKey, ChildSums};
+use crate::children::{ChildKey, ChildRow, ChildSums};
 use crate::durations::{COUNT_MAX, Durations};
 use crate::histogram::{Bucket, histogram};
 use crate::place::{Caller, Place};
-use crate::report::{ErrorBound, Sliced, Tails};
+use crate::report::{CallerReport, ErrorBound, Sliced, Tails};
 use crate::sorted_pairs;
 use crate::stats::{Quantiles, Stats};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
@@ -249,6 +249,16 @@ impl Figures {
             },
             histogram: histogram(&latency, off_cpu.as_ref()),
         }
+    }
+
+    /// The report of a caller with these figures.
+    pub(crate) fn of_caller(
+        self,
+        (caller, site): (Caller, Option<Place>),
+        children: Vec<ChildRow>,
+    ) -> CallerReport {
+        let Self { latency, off_cpu, error, histogram } = self;
+        CallerReport { caller, site, latency, off_cpu, error, children, histogram, counters: None }
     }
 
     pub(crate) fn total(&self) -> Total {

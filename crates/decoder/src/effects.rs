@@ -28,7 +28,7 @@ pub(crate) use memo::Remembered;
 use memo::{Key, Memo};
 use path::Path;
 #[cfg(test)]
-pub(crate) use path::quiet;
+pub(crate) use path::prunable;
 pub(crate) use path::{MAX_DIRECT, no_code, stopped_at};
 
 /// Index of an [`Edge`].
@@ -126,6 +126,10 @@ pub(crate) struct Failure {
     pub(crate) calls: Vec<BlockId>,
 }
 
+/// The number of branches of an effect that can be pruned as a whole: a return to a call, or without one a
+/// call or jumps, none of them of a wanted function. None: each branch has to be looked at.
+pub(crate) type Prunable = Option<NonZeroU8>;
+
 /// What a packet does at a block.  It is small, because memory is most of what looking one up costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect<W = InstructionCount> {
@@ -140,8 +144,8 @@ pub(crate) struct Effect<W = InstructionCount> {
     /// The number of the bits that are left ([`Tnt::number`]).
     rest: NonZeroU8,
     pub(crate) end: End,
-    /// How many branches it has that are transfers, if they are [quiet](path::quiet); else 0.
-    pub(crate) quiet: u8,
+    /// Its branches that are transfers, if they are [prunable](path::prunable).
+    pub(crate) prunable: Prunable,
     /// So many of its calls have not returned; of more than the stack has room for, the youngest. -1: it
     /// returned by a TIP to a call before it.
     pub(crate) calls: i8,

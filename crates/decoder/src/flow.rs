@@ -25,20 +25,18 @@ use attributed::Attributed;
 use fup::{Fup, FupUse};
 use last_flow::LastFlow;
 use loss::Lost;
-use model::{AuxOffset, Avma, GapCause, IpFilter, Ns, PtConfig, SpaceId};
+use model::{AuxOffset, Avma, GapCause, Ns, PtConfig};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 
 use crate::Context;
-use crate::block::BlockId;
 use crate::clock::{Clock, CrystalRatio, Slot, TimelineRoom};
 use crate::errata::Errata;
 use crate::owner::{Owner, Running};
 use crate::reader::{Item, Reader};
-use crate::return_stack::ReturnStack;
 use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
 use crate::step::Step;
-use crate::walk::{Here, Walk};
+use crate::walk::Walk;
 use crate::work::Work;
 use crate::worker_cache::WorkerCache;
 
@@ -149,21 +147,7 @@ impl<'a, W: Work> Flow<'a, W> {
             owner,
             running,
             attributed: Attributed::NOBODY,
-            walk: Walk {
-                context,
-                graph: &mut known.graph,
-                effects: &mut known.effects,
-                space: SpaceId::default(),
-                here: Here { block: BlockId::NONE, work: W::NONE },
-                stack: ReturnStack::new(),
-                filter: IpFilter::parse(&recording.ip_filter),
-                own_calls: false,
-                unknown_callers: None,
-                tnt: Tnt::default(),
-                first_bit: None,
-                passed: vec![],
-                output: &mut known.output,
-            },
+            walk: Walk::new(context, known),
             state: State::Unsynced,
             last_ip: LastIp::default(),
             waiting: Tnt::default(),

@@ -165,7 +165,7 @@ impl<W: Work> Output<W> {
         let edge = EdgeId(self.others.len() as u32);
         self.others.push(other);
         self.push_border(
-            Record { at, what: What::Other, quiet: 0, edge, call: BlockId::NONE, lo, slot, work },
+            Record { at, what: What::Other, prunable: None, edge, call: BlockId::NONE, lo, slot, work },
             effects,
         );
     }
@@ -188,9 +188,18 @@ impl<W: Work> Output<W> {
         if self.recent.len() == self.recent.capacity() {
             self.make_room(effects);
         }
-        let Edges { first: edge, has_first_bit, quiet, call } = edges;
+        let Edges { first: edge, has_first_bit, prunable, call } = edges;
         let what = if has_first_bit { What::Tnt } else { What::Effect };
-        self.recent.push(Record { at: step.at, what, quiet, edge, call, lo: step.lo, slot: step.slot, work });
+        self.recent.push(Record {
+            at: step.at,
+            what,
+            prunable,
+            edge,
+            call,
+            lo: step.lo,
+            slot: step.slot,
+            work,
+        });
     }
 
     #[cold]
@@ -213,7 +222,7 @@ impl<W: Work> Output<W> {
     #[inline(always)]
     pub(crate) fn border(&mut self, edge: EdgeId, slot: Slot, work: W, at: AuxOffset, effects: &Effects<W>) {
         let call = BlockId::NONE;
-        let border = Record { at, what: What::Effect, quiet: 0, edge, call, lo: slot, slot, work };
+        let border = Record { at, what: What::Effect, prunable: None, edge, call, lo: slot, slot, work };
         self.push_border(border, effects);
     }
 

@@ -9,17 +9,19 @@
 //!        `-> f --> g --> h      f is asked about: main, f and g are kept, h is dropped
 //! ```
 //!
-//! Most effects are decided as a whole ([`Record::quiet`]), without a look at each branch.
+//! Most effects are decided as a whole ([`Prunable`]), without a look at each branch.
 //!
 //! Everything else is kept: calls that are open where the stretch or tracing ends, calls that return to
 //! another place (exceptions, stack switches, returns that are jumps), calls that are open where control
 //! lands in the middle of another function, and the callers of all of these. So is the last branch of a
 //! stretch: the stretch ends at its time.
 
+use std::num::NonZeroU8;
+
 use model::Avma;
 
 use crate::block::BlockId;
-use crate::effects::{Edge, EdgeId, Effects, Reached, ReturnSite, Role};
+use crate::effects::{Edge, EdgeId, Effects, Prunable, Reached, ReturnSite, Role};
 use crate::record::Record;
 use crate::work::{InstructionCount, Work};
 
@@ -31,6 +33,13 @@ struct OpenCall {
     is_asked: bool,
     /// The call or one of its callees does.
     has_asked: bool,
+}
+
+/// One branch that waits.
+const ONE: Prunable = Some(NonZeroU8::MIN);
+
+fn number(branches: Prunable) -> u64 {
+    branches.map_or(0, |branches| branches.get().into())
 }
 
 /// Decides what of a thread's stretch is kept.
@@ -68,7 +77,7 @@ impl<W: Work> Pruner<W> {
     /// Adds records, after which others follow in the same stretch.
     pub(crate) fn add(&mut self, records: &[Record<W>], kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         for record in records {
-            if record.quiet == 0 || !self.quiet_effect(record, effects) {
+            if !record.prunable.is_some_and(|branches| self.prune_effect(record, branches, effects)) {
                 self.branches(record, false, kept, effects);
             }
         }
@@ -77,9 +86,9 @@ impl<W: Work> Pruner<W> {
     /// Decides all branches of an effect at once where they are dropped, or wait for a return; false if each
     /// has to be looked at.
     #[inline(always)]
-    fn quiet_effect(&mut self, record: &Record<W>, effects: &Effects<W>) -> bool {
+    fn prune_effect(&mut self, record: &Record<W>, branches: NonZeroU8, effects: &Effects<W>) -> bool {
         if record.call != BlockId::NONE {
-            return self.drop_call(record.quiet, |pending| pending.call == record.call);
+            return self.drop_call(branches.get(), |pending| pending.call == record.call);
         }
         let call = effects.edges(record.edge).first().filter(|first| first.role == Role::Call);
         let waits = !self.pending.is_empty() || call.is_some() && !self.calls_child();
@@ -136,7 +145,7 @@ impl<W: Work> Pruner<W> {
         match edge.role {
             Role::Call => {
                 if !to.is_asked && (!self.pending.is_empty() || !self.calls_child()) {
-                    return self.wait(Record { quiet: 1, call: edge.from, ..branch() });
+                    return self.wait(Record { prunable: ONE, call: edge.from, ..branch() });
                 }
                 self.keep_pending(kept, effects);
                 let Reached { address: returns_to, is_asked } = to;
@@ -166,7 +175,7 @@ impl<W: Work> Pruner<W> {
                 }
             }
             Role::Jump if !to.is_asked && !self.pending.is_empty() => {
-                return self.wait(Record { quiet: 1, call: BlockId::NONE, ..branch() });
+                return self.wait(Record { prunable: ONE, call: BlockId::NONE, ..branch() });
             }
             Role::Jump => (),
             Role::Landing => {
@@ -183,7 +192,7 @@ impl<W: Work> Pruner<W> {
     /// Adds branches that are dropped unless the call that they wait for does not return.
     #[inline(always)]
     fn wait(&mut self, record: Record<W>) {
-        self.dropped += u64::from(record.quiet);
+        self.dropped += number(record.prunable);
         self.pending.push(record);
     }
 
@@ -211,9 +220,11 @@ impl<W: Work> Pruner<W> {
     #[inline(never)]
     fn keep_all(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         for record in self.pending.drain(..) {
-            self.dropped -= u64::from(record.quiet);
+            self.dropped -= number(record.prunable);
             let EdgeId(first) = record.edge;
-            for (edge, id) in effects.edges(record.edge).iter().zip(first..).take(record.quiet.into()) {
+            for (edge, id) in
+                effects.edges(record.edge).iter().zip(first..).take(number(record.prunable) as usize)
+            {
                 if edge.role == Role::Call {
                     self.open.push(OpenCall { returns_to: edge.to, is_asked: false, has_asked: false });
                 }
@@ -240,7 +251,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Slot;
-    use crate::effects::quiet;
+    use crate::effects::prunable;
     use crate::record::What;
 
     /// `+f`: a call of f; `-`: the return from it, which the stack knows; `.`: one by a TIP; `>f`: a jump;
@@ -262,7 +273,7 @@ mod tests {
 
     /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that
     /// one is asked about is the same for all that return there.
-    fn kept_of(effects: &[Vec<&str>]) -> String {
+    fn parsed(effects: &[Vec<&str>]) -> (Vec<Edge>, Vec<Record>, Vec<Reached>) {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
         let frame = |running: &[char]| match running.last() {
             Some(&name) => running.len() as u32 * 128 + u32::from(name),
@@ -323,7 +334,7 @@ mod tests {
             records.push(Record {
                 at: AuxOffset(0),
                 what: if is_other { What::Other } else { What::Effect },
-                quiet: if is_other { 0 } else { quiet(&edges[first..]) },
+                prunable: if is_other { None } else { prunable(&edges[first..]) },
                 edge: EdgeId(first as u32),
                 call,
                 lo: Slot(0),
@@ -331,6 +342,12 @@ mod tests {
                 work: InstructionCount(0),
             });
         }
+        (edges, records, returned_into)
+    }
+
+    /// The words of what the pruner keeps.
+    fn kept_of(effects: &[Vec<&str>]) -> String {
+        let (edges, records, returned_into) = parsed(effects);
         let effects_known = Effects::of(edges, &returned_into);
         let (mut pruner, mut kept) = (Pruner::new(), vec![]);
         for record in records.split_last().map_or(&records[..], |(_, all)| all) {

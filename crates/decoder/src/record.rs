@@ -4,7 +4,7 @@ use model::AuxOffset;
 
 use crate::block::BlockId;
 use crate::clock::Slot;
-use crate::effects::EdgeId;
+use crate::effects::{EdgeId, Prunable};
 use crate::work::InstructionCount;
 
 /// What happened at a packet. Small, for there is one for each TNT and TIP, and most are only skipped.
@@ -12,9 +12,7 @@ use crate::work::InstructionCount;
 pub(crate) struct Record<W = InstructionCount> {
     pub(crate) at: AuxOffset,
     pub(crate) what: What,
-    /// The number of branches of an effect that can be pruned as a whole: a return to `call`, or without
-    /// one a call or jumps, none of them of a wanted function. 0: each branch has to be looked at.
-    pub(crate) quiet: u8,
+    pub(crate) prunable: Prunable,
     /// The first branch of an effect; after pruning, the only one.
     pub(crate) edge: EdgeId,
     /// The call that an effect's last branch returned to, if only the stack knows that; none: it has not
@@ -45,8 +43,7 @@ pub(crate) struct Edges {
     pub(crate) first: EdgeId,
     /// With that of the first bit of a TNT packet.
     pub(crate) has_first_bit: bool,
-    /// See [`Record::quiet`].
-    pub(crate) quiet: u8,
+    pub(crate) prunable: Prunable,
     /// The call that the last one returned to, if only the stack knows that; none: it has not returned.
     pub(crate) call: BlockId,
 }

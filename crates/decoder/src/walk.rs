@@ -20,6 +20,7 @@ use crate::return_stack::ReturnStack;
 use crate::step::Step;
 use crate::terminator::Terminator;
 use crate::work::Work;
+use crate::worker_cache::WorkerCache;
 pub(crate) use trial::{Choices, Trial, TrialState};
 
 /// Where execution is.
@@ -92,7 +93,7 @@ impl<'w, W: Work> Known<'w, W> {
             _ => return None,
         };
         if let Some(first) = effect.edges() {
-            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            let edges = Edges { first, has_first_bit, prunable: effect.prunable, call };
             output.effect(&step(), here.work, edges, effects);
         }
         effects.change_stack(effect, stack);
@@ -102,6 +103,27 @@ impl<'w, W: Work> Known<'w, W> {
 }
 
 type Walked<T> = Result<T, GapCause>;
+
+impl<'a, W: Work> Walk<'a, W> {
+    /// A walk that is nowhere yet, with what a worker knows.
+    pub(crate) fn new(context: &'a Context<'a>, known: &'a mut WorkerCache<W>) -> Self {
+        Self {
+            context,
+            graph: &mut known.graph,
+            effects: &mut known.effects,
+            space: SpaceId::default(),
+            here: Here { block: BlockId::NONE, work: W::NONE },
+            stack: ReturnStack::new(),
+            own_calls: false,
+            unknown_callers: None,
+            filter: IpFilter::parse(&context.recording.ip_filter),
+            tnt: Tnt::default(),
+            first_bit: None,
+            passed: vec![],
+            output: &mut known.output,
+        }
+    }
+}
 
 impl<W: Work> Walk<'_, W> {
     /// Sets the position; nothing is emitted.
@@ -324,9 +346,9 @@ impl<W: Work> Walk<'_, W> {
             self.pass_effect(&effect, site.block, call, has_first_bit, step);
             return Ok(());
         }
-        // One that does not return comes down to nothing that is quiet.
+        // An effect whose return does not return is not prunable.
         let mut effect = effect;
-        effect.quiet = 0;
+        effect.prunable = None;
         self.pass_effect(&effect, effect.next, BlockId::NONE, has_first_bit, step);
         let is_after_first = has_first_bit && !effect.ends_with_first_bit();
         let slot = if is_after_first { step.slot.next() } else { step.slot };
@@ -344,7 +366,7 @@ impl<W: Work> Walk<'_, W> {
         step: &Step,
     ) {
         if let Some(first) = effect.edges() {
-            let edges = Edges { first, has_first_bit, quiet: effect.quiet, call };
+            let edges = Edges { first, has_first_bit, prunable: effect.prunable, call };
             self.output.effect(step, self.here.work, edges, self.effects);
         }
         self.effects.change_stack(effect, &mut self.stack);
@@ -399,7 +421,7 @@ impl<W: Work> Walk<'_, W> {
             return failure.cause; // a wrong address led here, and none of its branches happened
         }
         if let Some(edges) = failure.edges.some() {
-            let edges = Edges { first: edges, has_first_bit: is_first, quiet: 0, call: BlockId::NONE };
+            let edges = Edges { first: edges, has_first_bit: is_first, prunable: None, call: BlockId::NONE };
             self.output.effect(&step, begin, edges, self.effects);
         }
         let (cause, branch) = (failure.cause, failure.branch);

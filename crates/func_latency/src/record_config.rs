@@ -74,31 +74,10 @@ impl RecordConfig {
     /// # Errors
     /// Wrong usage.
     pub(crate) fn new(args: RecordArgs, then: Then) -> Result<Self> {
-        let usage = |message: &str| Err(failure(Exit::Usage, message));
         let then = if args.preview { Then::Preview } else { then };
-        if args.query.calls.names_nothing()
-            && (then.is_of_calls() && args.query.flamegraph.is_none() || args.ip_filter)
-        {
-            return usage("which function? Name it with -f FUNC, or code with --region");
-        }
+        check_named(&args, then)?;
         let target = target(&args)?;
-        if args.ip_filter && target == Target::WholeCpus {
-            return usage(
-                "-i: the kernel filters only what certain threads run: name them with -p or -T, beside -C",
-            );
-        }
-        if then == Then::Preview && !args.program.is_empty() {
-            return usage("--preview: of what runs already; a program is not started for it");
-        }
-        if args.query.calls.symfs.is_some() {
-            return usage("--symfs: what runs here is recorded with its own files");
-        }
-        if (args.uretprobe || args.no_uretprobe) && args.backend == Some(BackendChoice::Pt) {
-            return usage("--uretprobe and --no-uretprobe are kinds of probes, of --backend uprobe");
-        }
-        if let Some(percent) = args.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent)) {
-            return usage(&format!("--max-overhead {percent}: not a number of percent from 0 on"));
-        }
+        check(&args, then, &target)?;
         let output = args.directory.clone().unwrap_or_default().join("perf.data");
         let request = Request {
             cpus: args.cpus.clone(),
@@ -138,6 +117,40 @@ impl RecordConfig {
             request,
         })
     }
+}
+
+/// Refuses a report that names nothing.
+fn check_named(args: &RecordArgs, then: Then) -> Result<()> {
+    let usage = |message: &str| Err(failure(Exit::Usage, message));
+    if args.query.calls.names_nothing()
+        && (then.is_of_calls() && args.query.flamegraph.is_none() || args.ip_filter)
+    {
+        return usage("which function? Name it with -f FUNC, or code with --region");
+    }
+    Ok(())
+}
+
+/// Refuses options that contradict each other.
+fn check(args: &RecordArgs, then: Then, target: &Target) -> Result<()> {
+    let usage = |message: &str| Err(failure(Exit::Usage, message));
+    if args.ip_filter && *target == Target::WholeCpus {
+        return usage(
+            "-i: the kernel filters only what certain threads run: name them with -p or -T, beside -C",
+        );
+    }
+    if then == Then::Preview && !args.program.is_empty() {
+        return usage("--preview: of what runs already; a program is not started for it");
+    }
+    if args.query.calls.symfs.is_some() {
+        return usage("--symfs: what runs here is recorded with its own files");
+    }
+    if (args.uretprobe || args.no_uretprobe) && args.backend == Some(BackendChoice::Pt) {
+        return usage("--uretprobe and --no-uretprobe are kinds of probes, of --backend uprobe");
+    }
+    if let Some(percent) = args.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent)) {
+        return usage(&format!("--max-overhead {percent}: not a number of percent from 0 on"));
+    }
+    Ok(())
 }
 
 /// What a report shows of it: the processes that were asked for, and with `--follow` what came of them.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use analyzer::{
-    Analysis, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, OwnCode, Paths, Reason, Report,
-    Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
+    Analysis, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, CountersAsked, OwnCode, Paths,
+    Reason, Report, Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
 };
 use anyhow::{Context, Result};
 use image::Image;
@@ -86,14 +86,8 @@ fn report(
     }
     verbose(config, started, "opened");
     let names = ImageNames::new(image, config.srcline).with_threads_of(opened.schedule);
-    let rows = match &config.rows {
-        Some(target) if !calls.is_of_all() => {
-            Some(RowsOutput::new(target, &names, &opened.origin(&config.labels), counters)?)
-        }
-        _ => None,
-    };
     let mut wants = TreesWanted::of(config, &request);
-    let mut taken = RowsTaken { rows, slowest: config.summary.as_ref().map(|_| Slowest::default()) };
+    let mut taken = RowsTaken::new(config, opened, &names, counters)?;
     let Analysed { mut report, summary, violations, code_blocks } =
         analyse(config, opened, &request, wants.sink(), taken.sink())?;
     explain_missing_code(&report, image, problems);
@@ -162,7 +156,20 @@ struct RowsTaken<'n> {
     slowest: Option<Slowest>,
 }
 
-impl RowsTaken<'_> {
+impl<'n> RowsTaken<'n> {
+    /// What a report is asked for.
+    fn new(
+        config: &'n ReportConfig,
+        opened: &Opened<'_>,
+        names: &'n dyn Names,
+        counters: Option<CountersAsked>,
+    ) -> Result<Self> {
+        let target = config.rows.as_ref().filter(|_| !config.calls.is_of_all());
+        let output = |target| RowsOutput::new(target, names, &opened.origin(&config.labels), counters);
+        let slowest = config.summary.as_ref().map(|_| Slowest::default());
+        Ok(Self { rows: target.map(output).transpose()?, slowest })
+    }
+
     /// `None`: nothing needs rows.
     fn sink(&mut self) -> Option<&mut dyn RowSink> {
         (self.rows.is_some() || self.slowest.is_some()).then_some(self)

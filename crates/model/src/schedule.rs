@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Ns;
 use crate::ids::{Cpu, Pid, Tid};
-use crate::sched::Waking;
+use crate::sched::{Waiting, Waking};
 use crate::sideband::{Sideband, SidebandRecord};
 
 mod off_cpu;
@@ -219,16 +219,7 @@ impl Schedule {
                 if !self.has_switch_records {
                     self.sched_switch(record, *prev, *preempted, *next);
                 }
-                if let (Some(waiting), Some(time)) = (waiting, record.time)
-                    && prev.0 != 0
-                {
-                    // It may be the first that is heard of the thread: samples come a little before switch
-                    // records.
-                    let pid = record.pid.unwrap_or(Pid(prev.0));
-                    let life = self.threads.entry(*prev);
-                    let life = life.or_insert_with(|| ThreadLife { pid, ..ThreadLife::default() });
-                    life.reasons.waits_for(time, waiting.clone());
-                }
+                self.waits(record, *prev, waiting.as_deref());
             }
             Sideband::SchedWaking(waking) => {
                 self.has_wakeups = true;
@@ -241,6 +232,18 @@ impl Schedule {
         if let (Some(cpu), Some(time)) = (record.cpu, record.time) {
             self.cpus.entry(cpu).or_default().seen = time;
         }
+    }
+
+    /// A thread has left its CPU, and waits for something. It may be the first that is heard of the thread:
+    /// samples come a little before switch records.
+    fn waits(&mut self, record: &SidebandRecord, prev: Tid, waiting: Option<&Waiting>) {
+        let (Some(waiting), Some(time)) = (waiting, record.time) else { return };
+        if prev.0 == 0 {
+            return;
+        }
+        let pid = record.pid.unwrap_or(Pid(prev.0));
+        let life = self.threads.entry(prev).or_insert_with(|| ThreadLife { pid, ..ThreadLife::default() });
+        life.reasons.waits_for(time, Box::new(waiting.clone()));
     }
 
     /// A sample of the tracepoint, whose record is that of the thread that leaves.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::{Avma, Ns, Pid, SchedEvent, TscClock};
-use perfdata::write::encode_sched_event;
+use perfdata::write::{AboutSamples, encode_sched_event, tracing_data};
 
 use crate::clocks::{self, Pair};
 use crate::cpu_list::CpuList;
@@ -94,6 +94,14 @@ pub(crate) fn ids(target: &Target, started: Option<Pid>, cpus: &CpuList, proc: &
         Target::Program(_) => started.iter().map(|pid| pid.0 as u32).collect(),
         Target::WholeCpus => cpus.0.iter().map(|cpu| cpu.0).collect(),
     }
+}
+
+/// Stops the source, and tells readers of the file what its samples are.
+pub(crate) fn end(source: &mut dyn SchedSource, written: &mut Written) -> Vec<u8> {
+    source.stop();
+    let symbols = source.symbols(&written.addresses);
+    written.unnamed = symbols.is_empty() && !written.addresses.is_empty();
+    tracing_data(&AboutSamples { symbols, apart_ns: Some(written.clocks_apart_ns) })
 }
 
 /// What there is to say of them.

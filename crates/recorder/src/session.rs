@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use model::TscClock;
-use perfdata::write::{AboutSamples, Features, time_conv, tracing_data};
+use perfdata::write::{Features, time_conv};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::attach::{OpenBuffer, Opener, Places};
@@ -178,21 +178,10 @@ impl Session {
         let purpose = Purpose {
             pmu: pmu.number,
             config: settings.config,
-            heirs: match request.target {
-                // Who names threads one by one wants no others.
-                Target::Threads(_) => Heirs::Nobody,
-                _ if request.follow => Heirs::Processes,
-                _ => Heirs::Threads,
-            },
+            heirs: heirs(&request),
             on_exec: program.is_some(),
         };
-        let text = ip_filter::for_kernel(&request.filter);
-        let filter = (!text.is_empty()).then(|| CString::new(text)).transpose().map_err(|error| {
-            RecordError::System {
-                what: "a file of the IP filter has a zero in its name",
-                error: error.into(),
-            }
-        })?;
+        let filter = filter_text(&request)?;
         descriptors::make_room(plan.events);
         let (can, workers) = (KernelCan::probe(), Workers::here());
         let open = |plan: Plan| {
@@ -206,17 +195,7 @@ impl Session {
             Ok((opener, buffers?))
         };
         let (opener, buffers) = largest(plan, open)?;
-        // The kernel may let us trace what it does not let us look at.
-        for pid in request.target.processes(&proc) {
-            match proc.may_read_maps(pid) {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    return Err(RecordError::NotReadable(pid));
-                }
-                // A child of the target may have ended meanwhile.
-                Err(_) if !request.target.lives(&proc) => return Err(RecordError::NoProcess(pid)),
-                Ok(()) | Err(_) => (),
-            }
-        }
+        check_readable(&request.target, &proc)?;
         Ok(Self { request, pmu, settings, planned: plan, online, opener, buffers, program, began })
     }
 
@@ -281,10 +260,8 @@ impl Session {
         };
         if let Some(newborns) = shared.newborns {
             // A thread that was born before the sideband was on has no FORK record.
-            let late = snapshots
-                .iter()
-                .flat_map(|snapshot| newborns.attend(snapshot.pid, &output, &|| clocks::now(clock)));
-            buffers.extend(late);
+            let attend = |pid| newborns.attend(pid, &output, &|| clocks::now(clock));
+            buffers.extend(snapshots.iter().flat_map(|snapshot| attend(snapshot.pid)));
         }
         let window = Window {
             target: &request.target,
@@ -302,12 +279,7 @@ impl Session {
         let Drained { passed, losses, mut events } = drained(&shared, buffers, sched.as_deref(), pass);
         drop(shared);
         output.records(&time_conv(clock, Some(&clocks::sample(clock))));
-        let tracing_data = sched.as_mut().map(|source| {
-            source.stop();
-            let symbols = source.symbols(&events.addresses);
-            events.unnamed = symbols.is_empty() && !events.addresses.is_empty();
-            tracing_data(&AboutSamples { symbols, apart_ns: Some(events.clocks_apart_ns) })
-        });
+        let tracing_data = sched.as_mut().map(|source| sched_side::end(&mut **source, &mut events));
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
         // Whatever ended the window, what was recorded is in the file.
         let Passed { ended, window, start_up, failed } = passed?;
@@ -390,6 +362,41 @@ impl Session {
         });
         Ok((new_file, Output::new(writer, cutting.transpose().map_err(failed)?)))
     }
+}
+
+/// Which threads that are created meanwhile are traced.
+fn heirs(request: &Request) -> Heirs {
+    match request.target {
+        // A user who names threads one by one wants no others.
+        Target::Threads(_) => Heirs::Nobody,
+        _ if request.follow => Heirs::Processes,
+        _ => Heirs::Threads,
+    }
+}
+
+/// The IP filter as the kernel takes it.
+fn filter_text(request: &Request) -> Result<Option<CString>, RecordError> {
+    let text = ip_filter::for_kernel(&request.filter);
+    (!text.is_empty()).then(|| CString::new(text)).transpose().map_err(|error| RecordError::System {
+        what: "a file of the IP filter has a zero in its name",
+        error: error.into(),
+    })
+}
+
+/// Refuses a process whose memory map may not be read: the kernel may let us trace what it does not let us
+/// look at.
+fn check_readable(target: &Target, proc: &Proc) -> Result<(), RecordError> {
+    for pid in target.processes(proc) {
+        match proc.may_read_maps(pid) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(RecordError::NotReadable(pid));
+            }
+            // A child of the target may have ended meanwhile.
+            Err(_) if !target.lives(proc) => return Err(RecordError::NoProcess(pid)),
+            Ok(()) | Err(_) => (),
+        }
+    }
+    Ok(())
 }
 
 /// What is there when the window has passed and all buffers have been read.

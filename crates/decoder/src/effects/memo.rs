@@ -63,7 +63,7 @@ impl<W: Work> Entry<W> {
             edges: EdgeId::NONE,
             rest: NonZeroU8::MIN,
             end: End::Lost,
-            quiet: 0,
+            prunable: None,
             calls: 0,
         },
     };

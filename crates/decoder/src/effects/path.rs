@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 use model::{Avma, BranchKind, GapCause, NoCode, Site, SpaceId, Target, Transfer};
 use packet::Tnt;
 
-use super::{Edge, EdgeId, Effect, Effects, End, Failure, Reached, ReturnSite, Role};
+use super::{Edge, EdgeId, Effect, Effects, End, Failure, Prunable, Reached, ReturnSite, Role};
 use crate::Context;
 use crate::block::{Block, BlockId};
 use crate::graph::BlockGraph;
@@ -40,17 +40,17 @@ pub(crate) fn stopped_at(block: &Block) -> GapCause {
 ///   that have returned;
 /// - a call, or none, and jumps after it.
 ///
-/// Else 0.
-pub(crate) fn quiet(edges: &[Edge<impl Work>]) -> u8 {
+/// Else none.
+pub(crate) fn prunable(edges: &[Edge<impl Work>]) -> Prunable {
     let forward = match edges {
         [Edge { role: Role::Call, .. }, jumps @ ..] => jumps,
         jumps => jumps,
     };
     let returns = edges.last().is_some_and(|last| last.role == Role::ReturnToStack);
-    let is_quiet = |edge: &Edge<_>| !edge.from_asked && !edge.to_asked && edge.role != Role::Landing;
+    let is_unasked = |edge: &Edge<_>| !edge.from_asked && !edge.to_asked && edge.role != Role::Landing;
     let comes_down = returns || forward.iter().all(|edge| edge.role == Role::Jump);
-    let count = if comes_down && edges.iter().all(is_quiet) { edges.len() } else { 0 };
-    u8::try_from(count).unwrap_or(0)
+    let count = if comes_down && edges.iter().all(is_unasked) { edges.len() } else { 0 };
+    u8::try_from(count).ok().and_then(NonZeroU8::new)
 }
 
 /// An effect that is being worked out.
@@ -120,7 +120,7 @@ impl<'a, W: Work> Path<'a, W> {
             last.is_last = true;
         }
         let edges = if has_edges { EdgeId(first_edge as u32) } else { EdgeId::NONE };
-        let quiet = quiet(&effects.edges[first_edge..]);
+        let prunable = prunable(&effects.edges[first_edge..]);
         let (end, edges, calls) = match end {
             Ok(end) => {
                 // Each of them is an edge.
@@ -143,7 +143,7 @@ impl<'a, W: Work> Path<'a, W> {
         let rest = NonZeroU8::new(rest.number() as u8).unwrap_or(NonZeroU8::MIN);
         // What returns to a call before it leaves none of its own.
         let calls = if returns { -1 } else { calls };
-        Effect { next, work, first_work, edges, rest, end, quiet, calls }
+        Effect { next, work, first_work, edges, rest, end, prunable, calls }
     }
 
     fn here(&self) -> &Block {

@@ -83,46 +83,16 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
         return Err(failure(Exit::Usage, message));
     };
-    if let Some(RowsTarget::Tables(path)) = &report.rows {
-        let message = format!(
-            "--rows {}: probes know the calls, and not when each was off the CPU or what it called: name a \
-             file, calls.parquet",
-            path.display()
-        );
-        return Err(failure(Exit::Usage, message));
-    }
-    if report.summary.is_some() {
-        let message = "--summary: what probes time is scaled from slices of the window, and does not add up: \
-                       it needs a recording of Intel PT";
-        return Err(failure(Exit::Usage, message));
-    }
-    if config.ends == Some(Ends::ByReturnAddress) {
-        messages::warn(
-            "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
-             and so may whatever else walks or changes its stack",
-        );
-    }
-    if config.backend.is_none() && config.ends.is_none() {
-        messages::note(
-            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
-        );
-    }
+    refuse_outputs(report)?;
+    announce(config);
     let proc = Proc::host();
     check(config, report, &proc)?;
     report.check_outputs()?;
     let (target, program) = target_of(config)?;
-    let object = report.calls.object.as_deref();
     let status = Status::new();
     let costs = MeasuredCosts::begin(config.ends);
     status.say("reading symbols");
-    // To read the symbols of a large program takes a while, and there is nothing to clean up yet.
-    let mut code = match interrupts.let_kill_during(|| LiveCode::of(&target, &proc, object)) {
-        Known::Code(code) => code,
-        Known::TooMuch | Known::NotReadable => {
-            let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
-            return Err(failure(Exit::NotPossible, message));
-        }
-    };
+    let mut code = read_code(&target, &proc, report.calls.object.as_deref(), interrupts)?;
     status.clear();
     crate::regions::add(&mut code.image, &report.calls, Remarks::Now)?;
     let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
@@ -179,6 +149,56 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
     wait_for(removal, &status);
     Ok(exit)
+}
+
+/// Refuses outputs that probes have nothing for.
+fn refuse_outputs(report: &ReportConfig) -> Result<()> {
+    if let Some(RowsTarget::Tables(path)) = &report.rows {
+        let message = format!(
+            "--rows {}: probes know the calls, and not when each was off the CPU or what it called: name a \
+             file, calls.parquet",
+            path.display()
+        );
+        return Err(failure(Exit::Usage, message));
+    }
+    if report.summary.is_some() {
+        let message = "--summary: what probes time is scaled from slices of the window, and does not add up: \
+                       it needs a recording of Intel PT";
+        return Err(failure(Exit::Usage, message));
+    }
+    Ok(())
+}
+
+/// Says by which means calls are timed, where the user must know.
+fn announce(config: &RecordConfig) {
+    if config.ends == Some(Ends::ByReturnAddress) {
+        messages::warn(
+            "--uretprobe: return addresses are rewritten; an exception that is thrown through a probed function ends the program, \
+             and so may whatever else walks or changes its stack",
+        );
+    }
+    if config.backend.is_none() && config.ends.is_none() {
+        messages::note(
+            "no Intel PT here: calls are timed by uprobes (func_latency doctor says what Intel PT needs)",
+        );
+    }
+}
+
+/// Reads the symbols of a running program. That takes a while for a large one; an interrupt may end us, as
+/// there is nothing to clean up yet.
+fn read_code(
+    target: &Target,
+    proc: &Proc,
+    object: Option<&str>,
+    interrupts: &Interrupts,
+) -> Result<Box<LiveCode>> {
+    match interrupts.let_kill_during(|| LiveCode::of(target, proc, object)) {
+        Known::Code(code) => Ok(code),
+        Known::TooMuch | Known::NotReadable => {
+            let message = "what the process has mapped may not be read: run as its user with CAP_SYS_PTRACE, or as root";
+            Err(failure(Exit::NotPossible, message))
+        }
+    }
 }
 
 /// A run whose probes are placed.

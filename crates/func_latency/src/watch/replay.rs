@@ -28,13 +28,7 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
     let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
     let (first, last) = whole.time_span.unwrap_or_default();
     let interval_ns = watch.interval_ns();
-    let intervals = last.since(first) / interval_ns.max(1);
-    if intervals > INTERVALS_MAX {
-        let message = format!(
-            "watch --replay: {intervals} intervals from the first record to the last; take a larger -n"
-        );
-        return Err(failure(Exit::Usage, message));
-    }
+    check_intervals(last.since(first) / interval_ns.max(1))?;
     let mut taken = 0;
     let mut seen_bytes = 0;
     let mut from = first;
@@ -45,21 +39,9 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
         let new = whole.sideband.get(taken..).unwrap_or_default();
         let new = new.get(..new.partition_point(is_new)).unwrap_or_default();
         taken += new.len();
-        let ends: Vec<AuxOffset> = whole
-            .buffers
-            .iter()
-            .map(|buffer| {
-                if is_last {
-                    AuxOffset(u64::MAX)
-                } else {
-                    decoder::first_psb_after(&whole, &buffer.pieces, to)
-                }
-            })
-            .collect();
-        let buffers: Vec<AuxBuffer<'_>> = whole
-            .buffers
-            .iter()
-            .zip(&ends)
+        let ends = ends(&whole, (!is_last).then_some(to));
+        let buffers = whole.buffers.iter().zip(&ends);
+        let buffers: Vec<AuxBuffer<'_>> = buffers
             .map(|(buffer, end)| until(buffer, watch.growing.needed_from(buffer.owner), *end))
             .collect();
         let bytes: u64 = whole.buffers.iter().zip(&ends).map(|(buffer, end)| bytes_until(buffer, *end)).sum();
@@ -93,6 +75,23 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
 
 /// More lines are of no use: one damaged time would make them without end.
 const INTERVALS_MAX: u64 = 1 << 24;
+
+fn check_intervals(intervals: u64) -> Result<()> {
+    if intervals <= INTERVALS_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("watch --replay: {intervals} intervals from the first record to the last; take a larger -n");
+    Err(failure(Exit::Usage, message))
+}
+
+/// Where each buffer ends at a time: before the first PSB after it; `None`: all is there.
+fn ends(whole: &Recording<'_>, to: Option<Ns>) -> Vec<AuxOffset> {
+    let end = |buffer: &AuxBuffer<'_>| {
+        to.map_or(AuxOffset(u64::MAX), |to| decoder::first_psb_after(whole, &buffer.pieces, to))
+    };
+    whole.buffers.iter().map(end).collect()
+}
 
 /// Refuses what can be reported only as a whole.
 fn check(whole: &Recording<'_>) -> Result<()> {
