@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::Elf;
 use crate::image::Image;
-use crate::jitdump;
+use crate::jit::jitdump;
+use crate::jit::perf_map;
 use crate::kernel::{self, kcore, places};
-use crate::object_file::{Loaded, ObjectFile};
-use crate::object_key::{VDSO, basename};
+use crate::locate::object_key::{VDSO, basename};
+use crate::object::object_file::{Loaded, ObjectFile};
 use crate::options::inside_root;
-use crate::perf_map;
 use crate::space::Mapping;
 
 /// Files for another machine.

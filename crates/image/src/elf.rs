@@ -1,6 +1,16 @@
 //! What we take from an ELF file: where its code is linked, its build id, its symbols, the slots of its
 //! global offset table.  Every table is optional: a file without section headers still has code.
 
+pub(crate) mod eh_frame;
+pub(crate) mod mini_debug_info;
+pub(crate) mod padding;
+pub(crate) mod plt;
+pub(crate) mod strings;
+pub(crate) mod symbols;
+pub(crate) mod untyped;
+pub(crate) mod unwind_table;
+pub(crate) mod usdt;
+
 use std::ops::Range;
 
 use model::BuildId;
@@ -15,7 +25,7 @@ use object::read::SectionIndex;
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 use rustc_hash::FxHashMap;
 
-use crate::strings::Strings;
+use crate::elf::strings::Strings;
 
 type Header = FileHeader64<LittleEndian>;
 const LE: LittleEndian = LittleEndian;
@@ -78,7 +88,7 @@ pub(crate) struct Symbol {
     pub(crate) weak: bool,
     /// `STT_GNU_IFUNC`: it chooses the function of this name.
     pub(crate) resolver: bool,
-    /// `STT_NOTYPE`: a function of hand-written code, or a label in one ([`crate::untyped`] decides).
+    /// `STT_NOTYPE`: a function of hand-written code, or a label in one ([`crate::elf::untyped`] decides).
     pub(crate) untyped: bool,
 }
 

@@ -12,17 +12,17 @@ use model::{
 use rayon::prelude::*;
 
 use crate::demangle::{Form, demangle};
+use crate::dwarf::lines::{Lines, SourceLine};
 use crate::elf::{Elf, Segment};
 use crate::error::{Assumption, ObjectError, Problem, ProblemKind};
-use crate::functions::Function;
-use crate::jit_code::Dumps;
+use crate::jit::jit_code::Dumps;
+use crate::jit::perf_map::PerfMaps;
 use crate::kernel::{KernelSymbols, KernelText, Origin};
-use crate::lines::{Lines, SourceLine};
-use crate::located::build_id_of;
+use crate::locate::located::build_id_of;
 use crate::name_entry::NameEntry;
-use crate::object_file::{Loaded, ObjectFile};
+use crate::object::functions::Function;
+use crate::object::object_file::{Loaded, ObjectFile};
 use crate::options::ImageOptions;
-use crate::perf_map::PerfMaps;
 use crate::region_table::Regions;
 use crate::space::Spaces;
 

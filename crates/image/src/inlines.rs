@@ -13,9 +13,9 @@ use rustc_hash::FxHashSet;
 
 use crate::contents::Contents;
 use crate::demangle::{Form, demangle};
+use crate::dwarf::unpacked::{Section, Sections};
 use crate::image::Image;
 use crate::needle::needle;
-use crate::unpacked::{Section, Sections};
 
 type InlineReader<'a> = EndianSlice<'a, LittleEndian>;
 type Entries = FxHashSet<DebugInfoOffset>;

@@ -9,19 +9,26 @@
 //! Without build ids the inode does, as far as it can: /proc/PID/root/path is used if it has the recorded
 //! one.
 
+pub(crate) mod build_id_dirs;
+pub(crate) mod debug_file;
+pub(crate) mod debuglink;
+pub(crate) mod located;
+pub(crate) mod object_key;
+pub(crate) mod one_per_path;
+pub(crate) mod vdso;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use files::Place;
 use model::{BuildId, Inode, Pid};
 
-use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::error::{Assumption, ObjectError, ProblemKind};
-use crate::located::{Located, map, open, open_file, open_first};
-use crate::object_key::{ObjectKey, basename};
+use crate::locate::build_id_dirs::Part;
+use crate::locate::located::{Located, map, open, open_file, open_first};
+use crate::locate::object_key::{ObjectKey, basename};
 use crate::options::ImageOptions;
-use crate::vdso;
 
 /// Finds the file that `key` names; `pid` is a process that mapped it.
 pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Result<Located, ObjectError> {

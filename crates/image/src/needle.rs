@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::demangle::{Form, demangle};
     use crate::elf::Elf;
-    use crate::strings::Strings;
+    use crate::elf::strings::Strings;
 
     #[test]
     fn the_longest_word_that_no_demangler_makes_up() {

@@ -11,8 +11,8 @@ use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, ObjectId, Pid, Sideband,
 use rustc_hash::FxHashMap;
 
 use crate::host_files::HostFiles;
-use crate::object_key::{MappedObject, ObjectKey, is_jitdump};
-use crate::one_per_path::OnePerPath;
+use crate::locate::object_key::{MappedObject, ObjectKey, is_jitdump};
+use crate::locate::one_per_path::OnePerPath;
 
 /// Mappings that all lists together may hold beyond one list per process; 32 bytes each.  A process that
 /// changes its code more often keeps its last list, and the loss is reported.

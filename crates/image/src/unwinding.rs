@@ -11,9 +11,9 @@ use model::{Avma, FunctionId, FunctionLookup, ObjectId, SpaceId, Svma};
 use rustc_hash::FxHashMap;
 
 use crate::elf::Elf;
+use crate::elf::unwind_table::{Caller, ReadStack, UnwindRegisters, UnwindTable};
 use crate::image::Image;
-use crate::object_file::is_loader;
-use crate::unwind_table::{Caller, ReadStack, UnwindRegisters, UnwindTable};
+use crate::object::object_file::is_loader;
 
 /// Frames of a stack that are followed.
 const FRAMES_MAX: usize = 1024;

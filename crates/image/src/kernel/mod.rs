@@ -23,9 +23,9 @@ use model::{Avma, BuildId, FileOffset, Mmap, ObjectId, Sideband, SidebandRecord}
 use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::error::ObjectError;
-use crate::located::{self, Located};
-use crate::object_file::{self, Loaded, ObjectFile};
-use crate::object_key::ObjectKey;
+use crate::locate::located::{self, Located};
+use crate::locate::object_key::ObjectKey;
+use crate::object::object_file::{self, Loaded, ObjectFile};
 use crate::options::{ImageOptions, KernelOptions};
 use crate::space::Mapping;
 use kallsyms::KernelSymbol;

@@ -103,7 +103,7 @@ mod tests {
         };
         let file = write(linked, slide, &[0x90; 7], &[symbol(0, "_text"), symbol(3, "vfs_read")]);
         let table = Elf::parse(&file).unwrap().static_symbols().unwrap();
-        let names = crate::strings::Strings::new(&file[table.strings]);
+        let names = crate::elf::strings::Strings::new(&file[table.strings]);
         let found: Vec<_> = table.symbols.iter().map(|s| (s.value - linked, names.text(s.name))).collect();
         assert_eq!(found, [(0, "_text".into()), (3, "vfs_read".into())]);
     }

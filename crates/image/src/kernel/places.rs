@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use model::BuildId;
 
 use super::{CORE, kcore};
-use crate::build_id_dirs::{self, Part};
+use crate::locate::build_id_dirs::{self, Part};
 use crate::options::ImageOptions;
 
 /// The directory of perf's cache for copies of kernels.

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use files::Place;
 use model::BuildId;
 
-use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
 use crate::elf::Elf;
 use crate::error::{Assumption, ObjectError};
-use crate::located::{Located, open, open_first, same_build_id};
-use crate::object_key::{ObjectKey, VDSO};
+use crate::locate::build_id_dirs::{self, Part};
+use crate::locate::located::{Located, open, open_first, same_build_id};
+use crate::locate::object_key::{ObjectKey, VDSO};
 use crate::options::{HostVdso, ImageOptions};
 
 pub(crate) fn locate(key: &ObjectKey, options: &ImageOptions) -> Result<Located, ObjectError> {

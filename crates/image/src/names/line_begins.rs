@@ -3,8 +3,8 @@
 use gimli::{EndianSlice, LineProgramHeader, LineRow, LittleEndian, Unit};
 use model::Svma;
 
-use crate::lines::{MAX_LINE_PROGRAM_BYTES, MAX_UNITS, sections};
-use crate::object_file::Loaded;
+use crate::dwarf::lines::{MAX_LINE_PROGRAM_BYTES, MAX_UNITS, sections};
+use crate::object::object_file::Loaded;
 
 type LineReader<'a> = EndianSlice<'a, LittleEndian>;
 

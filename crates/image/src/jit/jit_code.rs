@@ -6,9 +6,9 @@ use std::path::Path;
 use files::{Owners, Place};
 use model::{Pid, Sideband, SidebandRecord};
 
-use crate::jitdump::{self, Dump};
+use crate::jit::jitdump::{self, Dump};
 use crate::locate;
-use crate::object_key::{MappedObject, is_jitdump};
+use crate::locate::object_key::{MappedObject, is_jitdump};
 use crate::options::ImageOptions;
 
 /// All dumps that could be read.

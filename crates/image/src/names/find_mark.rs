@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use model::{Avma, FunctionId, FunctionLookup, Mark, ObjectId, Svma};
 
-use crate::find::FindError;
+use crate::elf::usdt;
 use crate::image::Image;
-use crate::line_begins::LineBegins;
-use crate::query::{self, Query, What};
-use crate::usdt;
+use crate::names::find::FindError;
+use crate::names::line_begins::LineBegins;
+use crate::names::query::{self, Query, What};
 
 /// Probes and lines that an error lists.
 const MAX_CANDIDATES: usize = 10;

@@ -16,7 +16,7 @@ use model::{Avma, FileOffset, Mmap, Ns, Pid, Sideband, SidebandRecord, TscClock}
 use rustc_hash::FxHashMap;
 
 use crate::contents::Contents;
-use crate::named_code::NamedCode;
+use crate::jit::named_code::NamedCode;
 
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;

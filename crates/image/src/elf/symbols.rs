@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
+use crate::elf::mini_debug_info;
+use crate::elf::strings::Strings;
 use crate::elf::{Elf, Symbol};
-use crate::mini_debug_info;
-use crate::strings::Strings;
 
 /// Which bytes hold the names.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use model::{ObjectId, Svma};
 
 use crate::image::Image;
-use crate::object_key::basename;
+use crate::locate::object_key::basename;
 
 /// A function as a user names it.
 ///

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::elf::Symbol;
-use crate::strings::{Strings, WithWord};
+use crate::elf::strings::{Strings, WithWord};
 
 const SUFFIX: &[u8] = b".cold";
 

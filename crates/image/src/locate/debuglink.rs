@@ -8,7 +8,7 @@ use files::Place;
 
 use crate::contents::Contents;
 use crate::elf::Elf;
-use crate::located::{open, same_build_id};
+use crate::locate::located::{open, same_build_id};
 use crate::options::ImageOptions;
 
 /// The debug file that an object links to: `name` as the recording has it, `object` on this machine.

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use model::ObjectId;
 
 use crate::demangle::{Form, demangle};
+use crate::elf::strings::WithWord;
 use crate::image::Image;
 use crate::name_entry::NameEntry;
-use crate::strings::WithWord;
 
 impl Image {
     /// All names, by object and address.

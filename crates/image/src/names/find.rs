@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use crate::demangle::{Form, demangle};
 use crate::image::Image;
 use crate::name_entry::NameEntry;
-use crate::name_index::entries_of;
-use crate::nearest;
+use crate::names::name_index::entries_of;
+use crate::names::nearest;
+use crate::names::query::{self, Parsed, Query, What};
 use crate::needle::needle;
-use crate::query::{self, Parsed, Query, What};
 
 /// How many candidates are offered for a name that is not there or not unique.
 const MAX_CANDIDATES: usize = 10;

@@ -18,9 +18,9 @@ use std::io::Read;
 use files::{Owners, Place};
 use model::{FileOffset, Mmap, Pid, Sideband, SidebandRecord};
 
-use crate::jit_code;
-use crate::named_code::NamedCode;
-use crate::object_key::MappedObject;
+use crate::jit::jit_code;
+use crate::jit::named_code::NamedCode;
+use crate::locate::object_key::MappedObject;
 use crate::options::ImageOptions;
 
 /// What follows after this many bytes of a map is left out.

@@ -5,24 +5,24 @@ use std::sync::{Mutex, OnceLock};
 use files::Place;
 use model::{FileOffset, Svma};
 
-use crate::build::{self, Source};
-use crate::cold;
 use crate::contents::Contents;
-use crate::debug_file::{self, DebugFile};
-use crate::eh_frame::{self, CodeRange};
+use crate::dwarf::lines::Lines;
+use crate::elf::eh_frame::{self, CodeRange};
+use crate::elf::strings::Strings;
+use crate::elf::symbols::{self, Names};
 use crate::elf::{Elf, Segment, Slots};
 use crate::error::{Assumption, ObjectError};
-use crate::functions::{Function, Functions};
-use crate::jitdump::{Code, Dump};
-use crate::lines::Lines;
+use crate::jit::jitdump::{Code, Dump};
+use crate::jit::named_code::NamedCode;
+use crate::jit::perf_map::PerfMap;
+use crate::locate::debug_file::{self, DebugFile};
 use crate::locate::locate;
-use crate::located::Located;
-use crate::named_code::NamedCode;
-use crate::object_key::{MappedObject, ObjectKey, basename};
+use crate::locate::located::Located;
+use crate::locate::object_key::{MappedObject, ObjectKey, basename};
+use crate::object::build::{self, Source};
+use crate::object::cold;
+use crate::object::functions::{Function, Functions};
 use crate::options::ImageOptions;
-use crate::perf_map::PerfMap;
-use crate::strings::Strings;
-use crate::symbols::{self, Names};
 
 /// What was mapped, and what we have of it.
 pub(crate) struct ObjectFile {

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use files::Place;
 
-use crate::build_id_dirs::{self, Part};
 use crate::contents::Contents;
-use crate::debuglink;
 use crate::elf::Elf;
-use crate::located::{Located, open_first};
+use crate::locate::build_id_dirs::{self, Part};
+use crate::locate::debuglink;
+use crate::locate::located::{Located, open_first};
 use crate::options::ImageOptions;
 
 /// A file that has only symbols and DWARF of an object.

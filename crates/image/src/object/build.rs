@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use model::FunctionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cold;
-use crate::eh_frame::CodeRange;
+use crate::elf::eh_frame::CodeRange;
+use crate::elf::padding::is_padding;
+use crate::elf::plt;
+use crate::elf::strings::Strings;
+use crate::elf::untyped::Typed;
 use crate::elf::{CodeSection, SlotTarget, Slots, Symbol};
-use crate::functions::{Function, Functions, NONE};
-use crate::padding::is_padding;
-use crate::plt;
-use crate::strings::Strings;
-use crate::untyped::Typed;
+use crate::object::cold;
+use crate::object::functions::{Function, Functions, NONE};
 
 /// What the table is built from.
 pub(crate) struct Source<'a> {

@@ -1,7 +1,7 @@
 //! An object's unwind table (`.eh_frame`), read as the unwinder of the program itself reads it.
 
-use crate::eh_frame::each_entry;
 use crate::elf::Elf;
+use crate::elf::eh_frame::each_entry;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameOffset, Encoding, EndianSlice, EvaluationResult, Format,
     LittleEndian, Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use model::FunctionId;
 
-use crate::find::{FunctionMatch, MatchedBy};
 use crate::image::Image;
-use crate::name_index::entries_of;
+use crate::names::find::{FunctionMatch, MatchedBy};
+use crate::names::name_index::entries_of;
 
 impl Image {
     /// The pieces of a function that have entries of their own, by address; not its cold part, which belongs

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self_cell::self_cell;
 
 use crate::contents::Contents;
-use crate::unpacked::{Section, Sections};
+use crate::dwarf::unpacked::{Section, Sections};
 
 /// Lines that are kept; beyond that they are looked up anew.
 const MAX_CACHED_LINES: usize = 1 << 20;
