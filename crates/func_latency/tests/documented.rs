@@ -1,20 +1,21 @@
 //! Every command line of the documents is one that the program takes.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use func_latency::args::parse;
 
 /// The documents that users read.
-fn documents() -> Vec<PathBuf> {
+fn documents() -> io::Result<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut documents = vec![root.join("README.md")];
-    for entry in fs::read_dir(root.join("docs")).unwrap() {
-        documents.push(entry.unwrap().path());
+    for entry in fs::read_dir(root.join("docs"))? {
+        documents.push(entry?.path());
     }
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     documents.sort();
-    documents
+    Ok(documents)
 }
 
 /// The command lines in a document's fences; a line that ends in a backslash goes on in the next one.
@@ -50,7 +51,7 @@ fn a_line_goes_on_after_a_backslash() {
 #[test]
 fn the_program_takes_them() {
     let mut count = 0;
-    for document in documents() {
+    for document in documents().unwrap() {
         let text = fs::read_to_string(&document).unwrap();
         for command in commands(&text) {
             let words = shlex::split(&command).unwrap_or_else(|| panic!("{document:?}: {command}"));

@@ -21,6 +21,7 @@
 //! The decoder never sees any of this: recorder and decoder meet in the file. Nothing here prints, exits or
 //! reads the environment. `docs/recording.md` says why things are as they are.
 
+mod armed;
 mod attach;
 mod build_ids;
 mod clocks;
@@ -33,6 +34,7 @@ mod events;
 mod file_head;
 pub mod filter_mapping;
 pub mod ip_filter;
+mod job;
 mod kernel_clock;
 mod losses;
 pub mod machine;
@@ -66,6 +68,7 @@ pub use error::RecordError;
 pub use events::KernelCan;
 pub use filter_mapping::Misplaced;
 pub use ip_filter::IpRange;
+pub use job::{Job, Request, Summary};
 pub use losses::Losses;
 pub use means::{LockLimit, Means};
 pub use new_file::NewFile;
@@ -75,7 +78,7 @@ pub use pmu::{Pmu, PmuError};
 pub use procfs::{MapsLine, Proc};
 pub use pt_config::{PtConfigError, PtSettings};
 pub use sched_side::{Sched, SchedSource};
-pub use session::{Job, Request, Session, Summary};
+pub use session::Session;
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};
 pub use started::StartedProgram;
 pub use sys::{Interrupts, ProgramStreams, UserSignal, let_large_writes_fail, process_cpu_ns};

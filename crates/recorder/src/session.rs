@@ -1,131 +1,46 @@
 //! One recording, from opened events to a whole file.
 //!
 //! ```text
-//! open     events of all threads, buffers                    nothing runs yet
-//! record   enable the sideband; snapshot; header of the file
-//!          drains begin; enable the trace                    |
+//! Session  open: events of all threads, buffers              nothing runs yet
+//! Armed    the sideband is on; snapshot; header of the file
+//! (run)    drains begin; enable the trace                    |
 //!          time, Ctrl-C, the target's end, a full disk       | the window
 //!          disable all events: the first thing at its end    |
-//!          drains read what is left; features; whole file
+//! Ran      drains have read what was left
+//! Summary  features; whole file
 //! ```
 
 use std::ffi::CString;
 use std::io::{Cursor, ErrorKind};
 use std::path::Path;
-use std::process::ExitStatus;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::TscClock;
-use perfdata::write::{Features, time_conv};
-use rustix::event::{EventfdFlags, eventfd};
 
+use crate::armed::{Armed, StartedSched};
 use crate::attach::{OpenBuffer, Opener, Places};
 use crate::build_ids::BuildIds;
-use crate::clocks;
 use crate::cpu_list::CpuList;
 use crate::descriptors;
-use crate::drain::{Drain, Shared};
 use crate::error::RecordError;
 use crate::events::{Attrs, Heirs, KernelCan, Purpose};
 use crate::file_head::{self, Head};
-use crate::ip_filter::{self, IpRange};
+use crate::ip_filter;
+use crate::job::{Job, READ_EVERY, Request, Summary};
 use crate::kernel_clock;
-use crate::losses::Losses;
 use crate::means::Means;
-use crate::new_cpus::NewCpus;
 use crate::new_file::NewFile;
-use crate::newborns::Newborns;
-use crate::output::{Output, complete_until};
-use crate::pieces::{Cutting, Pieces};
+use crate::output::Output;
+use crate::pieces::Cutting;
 use crate::plan::{Asked, Layout, Plan};
 use crate::pmu::Pmu;
 use crate::procfs::Proc;
 use crate::pt_config::PtSettings;
-use crate::rounds::Rounds;
-use crate::sched_side::{self, Sched, SchedSource};
-use crate::snapshot::{BuildIdOf, Snapshot};
-use crate::sys::{HeldChild, Interrupts, ProgramStreams};
+use crate::sched_side::{self, SchedSource};
+use crate::snapshot::Snapshot;
+use crate::sys::HeldChild;
 use crate::target::Target;
-use crate::window::{Ended, Passed, Window};
 use crate::workers::Workers;
-
-/// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What is recorded.
-    pub target: Target,
-    /// On which CPUs; `None`: on all.
-    pub cpus: Option<CpuList>,
-    /// One buffer for each thread.
-    pub per_thread: bool,
-    /// Child processes that are born meanwhile, too.
-    pub follow: bool,
-    /// Settings of the trace unit: `cyc=1,mtc_period=3`.
-    pub pt_config: Option<String>,
-    /// What to trace; empty: everything.
-    pub filter: Vec<IpRange>,
-    /// Bytes of each buffer of trace.
-    pub trace_bytes: Option<u64>,
-    /// Input and output of a program that is started.
-    pub streams: ProgramStreams,
-}
-
-/// What became of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// Why the window ended.
-    pub ended: Ended,
-    /// How long the window was.
-    pub window: Duration,
-    /// From the beginning to the window.
-    pub start_up: Duration,
-    /// How a program that was started has ended, if not well.
-    pub failed: Option<ExitStatus>,
-    /// Size of the file.
-    pub file_bytes: u64,
-    /// By buffer.
-    pub losses: Vec<Losses>,
-    /// Newborn threads that the kernel did not let us trace: no descriptors or no memory were left.
-    pub refused_threads: u64,
-    /// Threads that were born and had ended before they could be traced, each with a buffer of its own.
-    pub missed_threads: u64,
-    /// CPUs that were switched on meanwhile: what ran there has no trace, and the file says so.
-    pub untraced_cpus: CpuList,
-    /// The scheduler's events.
-    pub sched: Sched,
-}
-
-/// Records are read at least this often.
-const TICK: Duration = Duration::from_millis(10);
-/// Newborn threads are noticed in this time.
-const NEWBORN_TICK: Duration = Duration::from_millis(5);
-/// More drains do not write faster: there is one file.
-const DRAINS_MAX: usize = 4;
-
-/// Where to, and for how long.
-#[derive(Clone, Copy)]
-pub struct Job<'a> {
-    /// The file.
-    pub path: &'a Path,
-    /// What it says of machine and command.
-    pub features: &'a Features,
-    /// How long; `None`: until the target ends.
-    pub window: Option<Duration>,
-    /// Reads build ids, where the kernel does not tell them: of what is mapped before the window.
-    pub build_id: BuildIdOf<'a>,
-    /// Ends the window early.
-    pub interrupts: &'a Interrupts,
-    /// Cuts the recording into pieces, of which the file is the first; `None`: it is whole.
-    pub pieces: Option<&'a Pieces>,
-}
-
-impl Job<'_> {
-    fn not_written(&self, error: std::io::Error) -> RecordError {
-        RecordError::Output { path: self.path.to_path_buf(), error }
-    }
-}
 
 /// Opened events that do nothing yet.
 #[derive(Debug)]
@@ -230,71 +145,27 @@ impl Session {
     /// # Errors
     /// The file cannot be written: what was written before can be read. Or the trace's times mean nothing
     /// here, or the program cannot be executed: then there is no file.
-    pub fn record(
+    pub fn record(self, job: &Job<'_>, sched: Option<&mut dyn SchedSource>) -> Result<Summary, RecordError> {
+        let (armed, sched) = self.arm(job, sched)?;
+        armed.run(job, &sched)?.finish(job, sched)
+    }
+
+    /// Enables the sideband, looks at what is there, and writes the head of the file.
+    fn arm<'s>(
         mut self,
         job: &Job<'_>,
-        mut sched: Option<&mut dyn SchedSource>,
-    ) -> Result<Summary, RecordError> {
+        mut sched: Option<&'s mut dyn SchedSource>,
+    ) -> Result<(Armed, StartedSched<'s>), RecordError> {
         let clock = self.clock()?;
         self.opener.workers.all(&mut self.buffers, |buffer| buffer.events.enable_sideband());
         let refused = sched.as_mut().and_then(|source| source.start(&|| self.sched_ids()).err());
-        let mut sched = sched.filter(|_| refused.is_none());
+        let source = sched.filter(|_| refused.is_none());
         let snapshots = self.snapshots(job);
-        let (new_file, output) = self.write_head(job, clock, &snapshots, sched.is_some())?;
-        let Self { request, online, opener, mut buffers, program, began, .. } = self;
-        let start = clocks::now(clock);
-        output.records(&complete_until(start));
-        let newborns = Newborns::new(&opener, job.build_id, request.follow, &snapshots, &buffers);
-        let attends_newborns =
-            opener.plan.layout == Layout::Threads && !matches!(request.target, Target::Threads(_));
-        let shared = Shared {
-            output: &output,
-            newborns: attends_newborns.then_some(&newborns),
-            stop: eventfd(0, EventfdFlags::CLOEXEC)
-                .map_err(|error| RecordError::System { what: "eventfd", error: error.into() })?,
-            events: Mutex::new(Vec::new()),
-            clock,
-            tick: if attends_newborns { NEWBORN_TICK } else { TICK },
-            rounds: Rounds::new(start),
-            ended_at: AtomicU64::new(u64::MAX),
-        };
-        if let Some(newborns) = shared.newborns {
-            // A thread that was born before the sideband was on has no FORK record.
-            let attend = |pid| newborns.attend(pid, &output, &|| clocks::now(clock));
-            buffers.extend(snapshots.iter().flat_map(|snapshot| attend(snapshot.pid)));
-        }
-        let window = Window {
-            target: &request.target,
-            length: job.window,
-            shared: &shared,
-            proc: &opener.proc,
-            interrupts: job.interrupts,
-            workers: opener.workers,
-        };
-        // An event of a thread is there wherever the thread is.
-        let by_cpu = opener.plan.layout != Layout::Threads;
-        let mut new_cpus = by_cpu.then(|| NewCpus::new("/sys".into(), online, clocks::now(clock)));
-        let buffers = dealt(buffers, opener.workers);
-        let pass = || window.pass(program, new_file, began, new_cpus.as_mut());
-        let Drained { passed, losses, mut events } = drained(&shared, buffers, sched.as_deref(), pass);
-        drop(shared);
-        output.records(&time_conv(clock, Some(&clocks::sample(clock))));
-        let tracing_data = sched.as_mut().map(|source| sched_side::end(&mut **source, &mut events));
-        let file = output.finish(&Features { tracing_data, ..job.features.clone() });
-        // Whatever ended the window, what was recorded is in the file.
-        let Passed { ended, window, start_up, failed } = passed?;
-        Ok(Summary {
-            ended,
-            window,
-            start_up,
-            failed,
-            losses: losses?,
-            file_bytes: file.map_err(|error| job.not_written(error))?,
-            refused_threads: newborns.refused(),
-            missed_threads: newborns.missed(),
-            untraced_cpus: new_cpus.map_or_else(CpuList::default, NewCpus::found),
-            sched: sched_side::summary(refused, sched.as_deref(), events),
-        })
+        let (new_file, output) = self.write_head(job, clock, &snapshots, source.is_some())?;
+        let Self { request, online, opener, buffers, program, began, .. } = self;
+        let armed =
+            Armed { request, online, opener, buffers, program, began, clock, snapshots, new_file, output };
+        Ok((armed, StartedSched { source, refused }))
     }
 
     fn clock(&self) -> Result<TscClock, RecordError> {
@@ -325,7 +196,7 @@ impl Session {
         let mut snapshots = Vec::with_capacity(pids.len());
         for pid in pids {
             snapshots.push(Snapshot::of(proc, pid, &|path| build_ids.of(path)));
-            if read.elapsed() > TICK {
+            if read.elapsed() > READ_EVERY {
                 self.buffers.iter_mut().for_each(OpenBuffer::read_early);
                 read = Instant::now();
             }
@@ -399,40 +270,6 @@ fn check_readable(target: &Target, proc: &Proc) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// What is there when the window has passed and all buffers have been read.
-struct Drained<P> {
-    passed: P,
-    losses: Result<Vec<Losses>, RecordError>,
-    events: sched_side::Written,
-}
-
-/// Reads the buffers, and the scheduler's events, while the window passes, and then what is left in them.
-fn drained<P>(
-    shared: &Shared<'_>,
-    buffers: Vec<Vec<OpenBuffer>>,
-    source: Option<&dyn SchedSource>,
-    pass: impl FnOnce() -> P,
-) -> Drained<P> {
-    let drains: Vec<Drain<'_>> = buffers.into_iter().map(|buffers| Drain::new(shared, buffers)).collect();
-    std::thread::scope(|scope| {
-        let events = source.map(|source| scope.spawn(|| sched_side::write(source, shared)));
-        let running: Vec<_> = drains.into_iter().map(|drain| scope.spawn(|| drain.run())).collect();
-        let passed = pass();
-        // The count is what makes it readable; it cannot be full.
-        let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
-        let losses: Result<Vec<Vec<Losses>>, _> = running.into_iter().map(|drain| drain.join()).collect();
-        let losses = losses.map(|losses| losses.into_iter().flatten().collect());
-        Drained {
-            passed,
-            losses: losses.map_err(|_| RecordError::System {
-                what: "a thread that reads buffers failed",
-                error: ErrorKind::Other.into(),
-            }),
-            events: events.and_then(|events| events.join().ok()).unwrap_or_default(),
-        }
-    })
-}
-
 /// Opens by this plan, or by the next smaller one that the kernel lets us have.
 fn largest<T>(
     mut plan: Plan,
@@ -444,17 +281,4 @@ fn largest<T>(
             opened => return opened,
         }
     }
-}
-
-/// The buffers, for as many drains as there shall be.
-fn dealt(buffers: Vec<OpenBuffer>, workers: Workers) -> Vec<Vec<OpenBuffer>> {
-    let mut hands: Vec<Vec<OpenBuffer>> = Vec::new();
-    hands.resize_with(workers.at_most(DRAINS_MAX.min(buffers.len())), Vec::new);
-    let count = hands.len();
-    for (number, buffer) in buffers.into_iter().enumerate() {
-        if let Some(hand) = hands.get_mut(number % count) {
-            hand.push(buffer);
-        }
-    }
-    hands
 }
