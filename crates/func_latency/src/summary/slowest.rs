@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::render::Names;
-use crate::render::rows::{Origin, json_row};
+use crate::render::rows::{JsonRows, Origin};
 
 /// Rows that are kept of each function.
 const KEPT: usize = 100;
@@ -62,6 +62,7 @@ impl Slowest {
     /// The rows.
     pub(crate) fn finish(self, names: &dyn Names, origin: &Origin) -> Vec<SlowRow> {
         let mut rows = Vec::new();
+        let mut json = JsonRows::new(names, origin);
         for Reverse(SlowCall { row, waited_for, .. }) in self.kept.into_values().flatten() {
             rows.push(SlowRow {
                 function: names.function(row.function),
@@ -69,7 +70,7 @@ impl Slowest {
                 latency_ns: row.latency_ns,
                 recording: origin.recording.clone().unwrap_or_default(),
                 id: row.id.to_string(),
-                row: json_row(names, origin, &row, waited_for.as_ref()),
+                row: json.row(&row, waited_for.as_ref()),
             });
         }
         keep(&mut rows);

@@ -263,8 +263,23 @@ impl<'n> RowCells<'n> {
         call: &CallRow,
         waited_for: Option<&Reason>,
     ) {
-        let function = self.texts.function(call.function);
         let numbers = self.counters.map(|asked| Numbers::of_call(call, asked)).unwrap_or_default();
+        self.give_call(to, columns, (call, waited_for), numbers);
+    }
+
+    /// Gives the cells that tell which call a part is of: none of them has counters.
+    pub(super) fn call_of_part(&mut self, to: &mut impl CellSink, columns: &CallColumns, call: &CallRow) {
+        self.give_call(to, columns, (call, None), Numbers::default());
+    }
+
+    fn give_call(
+        &mut self,
+        to: &mut impl CellSink,
+        columns: &CallColumns,
+        (call, waited_for): (&CallRow, Option<&Reason>),
+        numbers: Numbers,
+    ) {
+        let function = self.texts.function(call.function);
         let row = CallOfRow { call, waited_for, function, numbers, origin: &self.origin };
         give(to, columns.iter().copied(), &mut self.texts, &row);
     }

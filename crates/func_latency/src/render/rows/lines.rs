@@ -165,15 +165,18 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// A row as JSON lines have it.
-pub(crate) fn json_row(
-    names: &dyn Names,
-    origin: &Origin,
-    call: &CallRow,
-    waited_for: Option<&Reason>,
-) -> serde_json::Value {
-    // Keys are texts, and nothing in it can fail.
-    serde_json::to_value(LineMaker::new(names, origin, None).object(call, waited_for)).unwrap_or_default()
+/// Makes rows as JSON lines have them.
+pub(crate) struct JsonRows<'n>(LineMaker<'n>);
+
+impl<'n> JsonRows<'n> {
+    pub(crate) fn new(names: &'n dyn Names, origin: &Origin) -> Self {
+        Self(LineMaker::new(names, origin, None))
+    }
+
+    pub(crate) fn row(&mut self, call: &CallRow, waited_for: Option<&Reason>) -> serde_json::Value {
+        // Keys are texts, and nothing in it can fail.
+        serde_json::to_value(self.0.object(call, waited_for)).unwrap_or_default()
+    }
 }
 
 /// Rows in a document of JSON, without where they are from.

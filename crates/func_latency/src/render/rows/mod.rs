@@ -13,7 +13,7 @@ use analyzer::{CountersAsked, Report, RowSink};
 use anyhow::Result;
 
 use super::Names;
-pub(crate) use lines::{RowList, json_row};
+pub(crate) use lines::{JsonRows, RowList};
 pub use lines::{RowsWriter, write};
 pub use origin::{Label, Labels, Origin};
 pub use tables::{SCHEMA, TablesWriter};

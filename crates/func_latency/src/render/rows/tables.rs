@@ -177,7 +177,7 @@ impl<T: RowTable> PartTable<T> {
         let Self { of_call, columns, writer } = self;
         writer.add(|to| {
             if let Some(call) = call {
-                cells.call(to, of_call, call, None);
+                cells.call_of_part(to, of_call, call);
             }
             give(to, *columns, &mut cells.texts, row);
             give(to, &OF_ALL, &mut cells.texts, &cells.origin);
