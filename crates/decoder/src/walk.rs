@@ -346,7 +346,7 @@ impl<W: Work> Walk<'_, W> {
             self.pass_effect(&effect, site.block, call, has_first_bit, step);
             return Ok(());
         }
-        // An effect whose return does not return is not prunable.
+        // An effect that ends in no return is not prunable.
         let mut effect = effect;
         effect.prunable = None;
         self.pass_effect(&effect, effect.next, BlockId::NONE, has_first_bit, step);

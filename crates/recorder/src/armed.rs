@@ -41,7 +41,7 @@ pub(crate) struct StartedSched<'s> {
     pub(crate) refused: Option<String>,
 }
 
-/// A recording whose sideband is on and whose file has its head; the trace is not on yet.
+/// A recording with its sideband on and the head of its file written; the trace is not on yet.
 pub(crate) struct Armed {
     pub(crate) request: Request,
     pub(crate) online: CpuList,
@@ -107,7 +107,7 @@ impl Armed {
     }
 }
 
-/// A recording whose window has passed; the file has all records, and not its end.
+/// A recording after its window; the file has all records, and not its end.
 pub(crate) struct Ran {
     drained: Drained<Result<Passed, RecordError>>,
     refused_threads: u64,
