@@ -11,6 +11,7 @@ pub mod fixture;
 pub mod pipeline;
 mod ran;
 pub mod rows;
+pub mod terminal;
 
 pub use fixture::{
     Fixture, Kernel, check_a_third, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip,

@@ -25,7 +25,8 @@
 //!     runs_there      runs that were made before: recordings and rows
 //! compare_command  two commands in turns -> render::compare
 //! merge_command   summaries of recordings (summary) -> the report of all
-//! watch       figures while a program runs: recorder -> pieces -> image, decoder, analyzer -> lines, report
+//! watch       figures while a program runs: recorder -> pieces -> image, decoder, analyzer -> report
+//!     render::{interval, screen}  its lines, and its view of the whole screen
 //! show_command    one call's tree -> render::tree     one_call: from the trace around it
 //! tree_commands   trees of all calls -> export::{folded, flamegraph, pprof, firefox, perfetto, graph}
 //!     calls       what the commands that follow calls share: recording, request, decoding

@@ -2,6 +2,7 @@
 
 use std::io::{Write, stderr};
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
 
 use analyzer::Violation;
 
@@ -51,8 +52,42 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// Says it on one line: a name in it begins no other.
 fn say(kind: &str, message: &str) {
+    let line = format!("func_latency: {kind}: {}", printable(message));
+    match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(held) => held.push(line),
+        None => write(&line),
+    }
+}
+
+fn write(line: &str) {
     // The reader may have gone, which is no reason to stop.
-    let _ = writeln!(stderr(), "func_latency: {kind}: {}", printable(message));
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// Messages that wait while a full screen has the terminal; `None`: none wait.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// While it lives messages wait. Then they are written.
+pub(crate) struct HeldMessages(());
+
+impl HeldMessages {
+    pub(crate) fn new() -> Self {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        Self(())
+    }
+
+    /// The messages from the `from`-th on.
+    pub(crate) fn since(&self, from: usize) -> Vec<String> {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().and_then(|held| held.get(from..)).unwrap_or_default().to_vec()
+    }
+}
+
+impl Drop for HeldMessages {
+    fn drop(&mut self) {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        held.into_iter().flatten().for_each(|line| write(&line));
+    }
 }
 
 /// `a, b, c and 7 more`.

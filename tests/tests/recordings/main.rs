@@ -31,6 +31,7 @@ mod perf_script_agrees;
 mod records_match_perf;
 mod regions;
 mod rows_match_oracle;
+mod screen;
 mod short_calls;
 mod snapshots;
 mod stripped_objects;

@@ -87,6 +87,10 @@ pub struct WatchArgs {
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help = form("lines", json::SCHEMA))]
     #[arg(help_heading = REPORT)]
     pub format: Format,
+    /// Print lines on a terminal, too, instead of the view of the whole screen
+    #[arg(long)]
+    #[arg(help_heading = REPORT)]
+    pub lines: bool,
     /// Keep the figures so far in this file, for a collector of metrics; it is replaced as a whole
     #[arg(long, value_name = "FILE")]
     #[arg(help_heading = FILES)]

@@ -22,6 +22,7 @@ pub(crate) mod printable_names;
 pub mod row_limit;
 pub mod rows;
 pub mod runs;
+pub mod screen;
 pub mod stat;
 pub mod table;
 pub mod text;

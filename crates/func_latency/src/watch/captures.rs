@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 
 use analyzer::{CallRow, Request};
@@ -20,13 +19,12 @@ use perfdata::{Source, write_excerpt};
 use super::extent::excerpt;
 use super::growing::Growing;
 use super::triggers::Hit;
-use crate::args::Format;
 use crate::bundle_dir::{BundleDir, CAPTURE, CAPTURE_SCHEMA, Capture, OBJECTS, RECORDING};
 use crate::calls::{self, Opened};
 use crate::config::CallsConfig;
 use crate::filter::{NsRange, TidSet};
-use crate::printable::printable;
 use crate::render::image_names::ImageNames;
+use crate::render::screen::figures::capture_name;
 use crate::render::units::{counted, duration, size};
 use crate::trigger_words::Rate;
 use crate::{explain_command, explain_open, messages};
@@ -57,7 +55,6 @@ pub(super) struct CaptureTrace<'a> {
 pub(super) struct Captures {
     limits: Limits,
     calls: CallsConfig,
-    format: Format,
     waiting: Vec<Hit>,
     kept: Vec<Kept>,
     /// When the last ones ended, for the rate.
@@ -85,9 +82,9 @@ struct Kept {
 }
 
 impl Captures {
-    pub(super) fn new(limits: Limits, calls: CallsConfig, format: Format) -> Self {
+    pub(super) fn new(limits: Limits, calls: CallsConfig) -> Self {
         let (waiting, kept, recent, counts) = (Vec::new(), Vec::new(), VecDeque::new(), Counts::default());
-        Self { limits, calls, format, waiting, kept, recent, counts }
+        Self { limits, calls, waiting, kept, recent, counts }
     }
 
     /// Takes hits, in the order of their ends, as far as the limits allow.
@@ -136,8 +133,14 @@ impl Captures {
     }
 
     /// Makes the captures of which all is there; `until` is when the trace ends, or `None` if no more comes.
-    /// One that cannot be made is a warning.
-    pub(super) fn make(&mut self, growing: &Growing, trace: &CaptureTrace<'_>, until: Option<Ns>) {
+    /// `made` gets each of them. One that cannot be made is a warning.
+    pub(super) fn make(
+        &mut self,
+        growing: &Growing,
+        trace: &CaptureTrace<'_>,
+        until: Option<Ns>,
+        made: &mut dyn FnMut(&Capture),
+    ) {
         let after_ns = self.limits.after_ns;
         let is_there =
             |hit: &mut Hit| until.is_none_or(|until| hit.span.1.0.saturating_add(after_ns) <= until.0);
@@ -150,7 +153,7 @@ impl Captures {
             match self.write(growing, trace, &hit) {
                 Ok(capture) => {
                     self.counts.made += 1;
-                    self.announce(&capture);
+                    made(&capture);
                     let at = hit.span.1;
                     let path = PathBuf::from(&capture.path);
                     let Hit { latency_ns, is_asked, .. } = hit;
@@ -196,7 +199,7 @@ impl Captures {
         let image = growing.image().context("no code is known yet")?;
         let function = hit.function.or_else(|| growing.wanted().first().map(|wanted| wanted.function.id));
         let function = function.context("no function is known yet")?;
-        let place = self.limits.directory.join(format!("{}-{}", hit.span.0.0, hit.name));
+        let place = self.limits.directory.join(capture_name(hit.span.0.0, &hit.name));
         let from =
             Ns(hit.span.0.0.saturating_sub(self.limits.before_ns)).max(trace.begins.unwrap_or_default());
         let to = Ns(hit.span.1.0.saturating_add(self.limits.after_ns));
@@ -269,21 +272,9 @@ impl Captures {
         })
     }
 
-    /// Says in one line that a capture is there.
-    fn announce(&self, capture: &Capture) {
-        let line = match self.format {
-            Format::Json => serde_json::to_string(capture).unwrap_or_default(),
-            Format::Text => {
-                let Capture { path, trigger, function, tid, latency_ns, cause, .. } = capture;
-                let took = latency_ns.map_or_else(String::new, |ns| format!(" {}", duration(ns)));
-                let thread = tid.map_or_else(String::new, |tid| format!(", thread {tid}"));
-                printable(&format!("capture {path}: {function}{took} ({trigger}){thread}: {cause}"))
-            }
-        };
-        let mut out = stdout().lock();
-        if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
-            messages::warn(format!("cannot write to stdout: {error}"));
-        }
+    /// Anything was hit.
+    pub(super) fn has_hits(&self) -> bool {
+        self.counts.hits > 0
     }
 
     /// Says what became of all hits.

@@ -18,7 +18,7 @@ use model::{
     SidebandRecord,
 };
 
-use super::triggers::{Asked, Hit, Noticing, Triggers};
+use super::triggers::{Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::target::{self, Remarks, Wanted};
@@ -47,6 +47,8 @@ pub(crate) struct Gain {
     pub(crate) hits: Vec<Hit>,
     /// Hits that are not among them: there were too many.
     pub(crate) left_out_hits: u64,
+    /// The slowest calls that have ended, if they are wanted.
+    pub(crate) slowest: Vec<Hit>,
 }
 
 /// What is known so far.
@@ -122,8 +124,8 @@ impl Growing {
     }
 
     /// Looks for what is to be captured.
-    pub(crate) fn with_triggers(self, asked: Asked) -> Self {
-        Self { triggers: Some(Triggers::new(asked)), ..self }
+    pub(crate) fn with_triggers(self, triggers: Triggers) -> Self {
+        Self { triggers: Some(triggers), ..self }
     }
 
     /// The code that is mapped now.
@@ -357,7 +359,8 @@ impl Growing {
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));
         let left_out_hits = left_out + self.triggers.as_mut().map_or(0, Triggers::take_left_out);
-        Ok(Gain { calls, lost_ns: gained_ns, hits, left_out_hits })
+        let slowest = self.triggers.as_mut().map_or_else(Vec::new, Triggers::take_slowest);
+        Ok(Gain { calls, lost_ns: gained_ns, hits, left_out_hits, slowest })
     }
 
     /// The report of everything.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -15,7 +15,7 @@ use recorder::{Interrupts, Piece, Pieces};
 
 use super::captures::CaptureTrace;
 use super::growing::{Growing, Part};
-use super::{Meant, Watch};
+use super::{ATTENDED_EACH, Meant, Watch};
 use crate::exit::Exit;
 use crate::prepared::Prepared;
 use crate::record_command;
@@ -28,6 +28,8 @@ pub(super) struct LiveWatch<'a> {
     pub(super) directory: Option<PathBuf>,
     pub(super) most_bytes: u64,
     pub(super) interval: Duration,
+    /// The terminal has a view.
+    pub(super) on_screen: bool,
 }
 
 /// Records and watches.
@@ -50,13 +52,18 @@ pub(super) fn run(
     };
     let interrupts = &interrupts;
     std::thread::scope(|scope| {
-        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, interrupts);
+        let stays = live.record.window.is_none();
+        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, interrupts, stays);
         let follow = scope.spawn(move || follow.run(watch));
         let first = spool.0.join("0.data");
         let recorded = prepared.record_in_pieces(&first, live.record.window, interrupts, Some(&how));
         // The follower ends when no more pieces can come.
         drop(how);
-        interrupts.give_back();
+        if !live.on_screen {
+            interrupts.give_back();
+        } else if recorded.is_err() {
+            interrupts.end_early();
+        }
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
         let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
         // Where decoding has failed the recording ends, too, and only says that nothing follows it.
@@ -96,6 +103,8 @@ struct Follow<'r> {
     tails: Vec<Tail>,
     /// Pieces that were decoded and that a capture may need.
     kept: KeptPieces,
+    /// A view stays when the target has ended.
+    stays: bool,
 }
 
 /// A piece, and when it came.
@@ -113,6 +122,7 @@ impl<'r> Follow<'r> {
         waiting_bytes: Arc<AtomicU64>,
         most_bytes: u64,
         interrupts: &'r Interrupts,
+        stays: bool,
     ) -> Self {
         Self {
             interrupts,
@@ -122,12 +132,13 @@ impl<'r> Follow<'r> {
             queue: VecDeque::new(),
             tails: Vec::new(),
             kept: KeptPieces::default(),
+            stays,
         }
     }
 
     /// Decodes pieces until there are no more, and reports.
     fn run(mut self, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
-        let Some(first) = self.next() else { return Ok(Exit::Nothing) };
+        let Some(first) = self.next(None) else { return Ok(Exit::Nothing) };
         let file = recording::open(&first.piece.path)?;
         let mut watch = watch(&recording::read_decodable(&file)?)?;
         drop(file);
@@ -137,19 +148,37 @@ impl<'r> Follow<'r> {
             let is_left_out = self.is_too_much();
             let is_whole = piece.until.is_none();
             self.take(&mut watch, piece, at, is_left_out && !is_whole, &mut missed)?;
-            arrived = self.next();
+            arrived = self.next(Some(&mut watch));
+        }
+        if self.stays && !self.interrupts.was_taken() {
+            watch.stay(&self.kept.trace(), || self.interrupts.take());
         }
         watch.finish()
     }
 
-    /// The next piece; waits for it.
-    fn next(&mut self) -> Option<Arrived> {
+    /// The next piece; waits for it, and does meanwhile what keys ask for.
+    fn next(&mut self, mut watch: Option<&mut Watch>) -> Option<Arrived> {
         let arrived = |piece| Arrived { piece, at: Instant::now() };
-        if self.queue.is_empty() {
-            self.queue.extend(self.pieces.recv().ok().map(arrived));
+        while self.queue.is_empty() {
+            match self.pieces.recv_timeout(ATTENDED_EACH) {
+                Ok(piece) => self.queue.push_back(arrived(piece)),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    watch.iter_mut().for_each(|watch| self.attend(watch));
+                }
+            }
         }
         self.queue.extend(self.pieces.try_iter().map(arrived));
         self.queue.pop_front()
+    }
+
+    /// Does what keys ask for, between pieces.
+    fn attend(&self, watch: &mut Watch) {
+        watch.attend();
+        let until = self.kept.pieces.back().map(|piece| piece.time);
+        if until.is_some() && watch.capture(&self.kept.trace(), until) || watch.is_left {
+            self.interrupts.end_early();
+        }
     }
 
     /// What waits after the current piece has no room.

@@ -4,21 +4,24 @@
 //! live      recorder -> pieces, each mapped and removed      replay   a recording, cut by its own time
 //!               \__________________________________________________/
 //! growing   part by part: schedule, image, decoder, analysis -> sums of the calls that have ended
-//! render::interval                   the figures of one interval, and of all so far
+//! display   the figures of one interval, and of all so far -> lines, JSON, or the view (screen)
 //! triggers  hits -> captures          what was slow, with the trace around it
 //! ```
 
 mod captures;
+mod display;
 mod extent;
 mod growing;
 mod live;
 mod outside;
 mod recent;
 mod replay;
+mod screen;
 mod triggers;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use analyzer::{FunctionReport, Report};
@@ -32,14 +35,16 @@ use crate::output::check_writable;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::View;
 use crate::render::image_names::ImageNames;
-use crate::render::interval::{self, Interval, json, openmetrics};
+use crate::render::interval::{Interval, openmetrics};
+use crate::render::screen::state::Wish;
 use crate::report_command;
 use crate::target::{self, Wanted};
 use crate::uncalled::{leave_out_uncalled, seen};
 use captures::{CaptureTrace, Captures, Limits};
+use display::Display;
 use growing::{Growing, Part};
 use outside::{Event, Heard, Listener};
-use triggers::{Asked, Hit};
+use triggers::{Asked, Hit, Triggers};
 
 /// Runs the command.
 ///
@@ -54,15 +59,20 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let replay = args.replay.clone();
     let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
     let has_window = args.duration.is_some();
-    let capturing = Capturing::of(&args)?;
-    let record_args = record_args(args);
+    // A program that is started has the terminal itself.
+    let on_screen =
+        args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
+    let has_captures = args.capture.is_asked() || on_screen;
+    let capturing = if has_captures { Some(Capturing::of(&args, on_screen)?) } else { None };
+    let record_args = record_args(args, has_captures);
     if let Some(input) = replay {
         let mut report = ReportConfig::of_recording(record_args)?;
         report.calls.input = input;
         let calls = report.calls.clone();
-        return replay::run(&calls, |recording| {
+        return replay::run(&calls, on_screen, |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            let watch = Watch::new(growing, report, interval, openmetrics);
+            let display = Display::new(report.format, on_screen)?;
+            let watch = Watch::new(growing, report, interval, openmetrics, display);
             Ok(match capturing {
                 Some(capturing) => watch.with_captures(capturing, Outside::Polled),
                 None => watch,
@@ -74,10 +84,11 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
-    let live = live::LiveWatch { record: &record, directory, most_bytes, interval };
+    let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
-        let watch = Watch::new(growing, report, interval, openmetrics);
+        let display = Display::new(report.format, on_screen)?;
+        let watch = Watch::new(growing, report, interval, openmetrics, display);
         Ok(match capturing {
             Some(capturing) => watch
                 .with_captures(capturing, |listener| Outside::Heard(Heard::by(listener, recording.clock))),
@@ -88,18 +99,15 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
 
 /// What is captured, and where it goes.
 struct Capturing {
-    asked: Asked,
+    triggers: Triggers,
     limits: Limits,
     listener: Listener,
 }
 
 impl Capturing {
-    /// `None`: nothing is.
-    fn of(args: &WatchArgs) -> Result<Option<Self>> {
+    /// `on_screen`: calls are chosen by keys, too.
+    fn of(args: &WatchArgs, on_screen: bool) -> Result<Self> {
         let WatchArgs { capture, .. } = args;
-        if !capture.is_asked() {
-            return Ok(None);
-        }
         let limits = Limits {
             directory: capture.captures.clone().unwrap_or_else(|| PathBuf::from("captures")),
             before_ns: capture.before.0,
@@ -109,8 +117,10 @@ impl Capturing {
             keep_bytes: capture.keep_bytes.0,
         };
         let asked = Asked { over: capture.over, on: capture.on.clone(), on_gap: capture.on_gap };
+        let triggers = Triggers::new(asked);
+        let triggers = if on_screen { triggers.with_slowest() } else { triggers };
         let listener = Listener::new(capture.until.as_deref())?;
-        Ok(Some(Self { asked, limits, listener }))
+        Ok(Self { triggers, limits, listener })
     }
 }
 
@@ -134,7 +144,7 @@ fn interval_of(seconds: f64) -> Result<Duration> {
 }
 
 /// The options that a recording and its report have, too.
-fn record_args(args: WatchArgs) -> RecordArgs {
+fn record_args(args: WatchArgs, has_captures: bool) -> RecordArgs {
     let calls = CallsArgs {
         functions: args.functions,
         candidate: args.candidate,
@@ -155,7 +165,7 @@ fn record_args(args: WatchArgs) -> RecordArgs {
         aux_size: args.aux_size,
         pt_config: args.pt_config,
         // Reasons are not gathered while a recording grows, but captures have them.
-        no_sched: !args.capture.is_asked(),
+        no_sched: !has_captures,
         backend: Some(BackendChoice::Pt),
         program: args.program,
         ..RecordArgs::default()
@@ -174,6 +184,9 @@ struct Meant {
     now: Ns,
 }
 
+/// Keys wait no longer while nothing comes from the recorder.
+const ATTENDED_EACH: Duration = Duration::from_millis(50);
+
 /// A watch that goes on.
 struct Watch {
     growing: Growing,
@@ -182,7 +195,7 @@ struct Watch {
     openmetrics: Option<PathBuf>,
     /// Of the functions, as soon as they are found.
     names: Vec<(String, String)>,
-    has_head: bool,
+    display: Display,
     trace_bytes: u64,
     not_decoded_bytes: u64,
     lost_ns: u64,
@@ -191,31 +204,40 @@ struct Watch {
     after_ns: u64,
     /// The watch ends when everything up to then was seen.
     ends_at: Option<Ns>,
+    /// The view was left, by a key.
+    is_left: bool,
 }
 
 impl Watch {
-    fn new(growing: Growing, report: ReportConfig, interval: Duration, openmetrics: Option<PathBuf>) -> Self {
+    fn new(
+        growing: Growing,
+        report: ReportConfig,
+        interval: Duration,
+        openmetrics: Option<PathBuf>,
+        display: Display,
+    ) -> Self {
         Self {
             growing,
             report,
             interval,
             openmetrics,
             names: Vec::new(),
-            has_head: false,
+            display,
             trace_bytes: 0,
             not_decoded_bytes: 0,
             lost_ns: 0,
             captures: None,
             after_ns: 0,
             ends_at: None,
+            is_left: false,
         }
     }
 
     fn with_captures(self, capturing: Capturing, outside: impl FnOnce(Listener) -> Outside) -> Self {
-        let Capturing { asked, limits, listener } = capturing;
+        let Capturing { triggers, limits, listener } = capturing;
         let after_ns = limits.after_ns;
-        let captures = Captures::new(limits, self.report.calls.clone(), self.report.format);
-        let growing = self.growing.with_triggers(asked);
+        let captures = Captures::new(limits, self.report.calls.clone());
+        let growing = self.growing.with_triggers(triggers);
         Self { growing, captures: Some((captures, outside(listener))), after_ns, ..self }
     }
 
@@ -232,6 +254,7 @@ impl Watch {
         let is_whole = part.until.is_none();
         let gain = self.growing.add(part)?;
         let events = self.events(&meant, is_whole);
+        self.attend();
         if let Some((captures, _)) = &mut self.captures {
             captures.take(gain.hits);
             captures.leave_out(gain.left_out_hits);
@@ -262,16 +285,7 @@ impl Watch {
             lost_ns: gain.lost_ns,
             behind_ns,
         };
-        let mut out = stdout().lock();
-        let written = match self.report.format {
-            Format::Json => json::write(&mut out, &interval),
-            Format::Text => {
-                let head = if self.has_head { Ok(()) } else { interval::write_head(&mut out) };
-                self.has_head = true;
-                head.and_then(|()| interval::write(&mut out, &interval))
-            }
-        };
-        written.and_then(|()| out.flush()).context("cannot write to stdout")?;
+        self.display.interval(&interval, &gain.slowest, &self.growing)?;
         if let Some(path) = &self.openmetrics {
             let figures: Vec<FunctionReport> = self.growing.total().figures(off_cpu);
             let totals = openmetrics::Totals {
@@ -315,10 +329,39 @@ impl Watch {
         Some(captures.needs_from(self.growing.decoded_until()))
     }
 
+    /// Takes what was asked for by keys.
+    fn attend(&mut self) {
+        for wish in self.display.wishes() {
+            match wish {
+                Wish::Leave => self.is_left = true,
+                Wish::Capture(call) => {
+                    let wanted = self.growing.wanted().get(call.function);
+                    let function = wanted.map(|wanted| wanted.function.id);
+                    let hit = Hit::chosen(&call, function);
+                    self.captures.iter_mut().for_each(|(captures, _)| captures.take(vec![hit.clone()]));
+                }
+                // The view does these itself.
+                Wish::Show(_) | Wish::WritePage(_) => (),
+            }
+        }
+    }
+
+    /// Everything was recorded: the view stays until it is left, or `is_over`. Captures are still made.
+    fn stay(&mut self, trace: &CaptureTrace<'_>, is_over: impl Fn() -> bool) {
+        if !self.display.end(&self.growing) {
+            return;
+        }
+        while !self.is_left && !is_over() {
+            thread::sleep(ATTENDED_EACH);
+            self.attend();
+            self.capture(trace, None);
+        }
+    }
+
     /// Makes the captures of which all is there. Returns, once, whether the watch has come to its end.
     fn capture(&mut self, trace: &CaptureTrace<'_>, until: Option<Ns>) -> bool {
         if let Some((captures, _)) = &mut self.captures {
-            captures.make(&self.growing, trace, until);
+            captures.make(&self.growing, trace, until, &mut |capture| self.display.captured(capture));
         }
         let after_ns = self.after_ns;
         let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
@@ -327,9 +370,14 @@ impl Watch {
 
     /// Writes the report.
     fn finish(self) -> Result<Exit> {
-        if let Some((captures, _)) = &self.captures {
+        // Keys that might have asked for one are no reason to speak of captures.
+        if let Some((captures, _)) = &self.captures
+            && (captures.has_hits() || !self.display.is_view())
+        {
             captures.summarise();
         }
+        // The report goes where the view was.
+        drop(self.display);
         let Self { growing, report: config, trace_bytes, not_decoded_bytes, .. } = self;
         growing.finish(|mut report: Report, image, schedule, wanted, recording: &Recording<'_>| {
             let names = ImageNames::new(image, false).with_threads_of(schedule);

@@ -3,9 +3,10 @@
 //! A part ends with each interval of the recording's time. It has all records up to then, and of each buffer
 //! what is before the first PSB after it.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
 use perfdata::Source;
+use recorder::Interrupts;
 
 use super::captures::CaptureTrace;
 use super::growing::Part;
@@ -15,7 +16,11 @@ use crate::exit::{Exit, failure};
 use crate::recording;
 
 /// Watches the recording that `config` names.
-pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
+pub(super) fn run(
+    config: &CallsConfig,
+    on_screen: bool,
+    watch: impl FnOnce(&Recording<'_>) -> Result<Watch>,
+) -> Result<Exit> {
     let file = recording::open(&config.input)?;
     let whole = recording::read_decodable(&file)?;
     recording::check_times(&whole, "watch")?;
@@ -25,6 +30,9 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
     let of_switch =
         |body: &Sideband| matches!(body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. });
     let has_records = whole.sideband.iter().any(|record| of_switch(&record.body));
+    // On a screen Ctrl-C is a key, and any other signal is to leave the terminal as it was.
+    let interrupts = on_screen.then(Interrupts::hold).transpose().context("cannot hold signals back")?;
+    let is_over = || interrupts.as_ref().is_some_and(Interrupts::take);
     let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
     let (first, last) = whole.time_span.unwrap_or_default();
     let interval_ns = watch.interval_ns();
@@ -66,6 +74,10 @@ pub(super) fn run(config: &CallsConfig, watch: impl FnOnce(&Recording<'_>) -> Re
         watch.capture(&trace, (!is_last).then_some(to));
         seen_bytes = bytes;
         if is_last {
+            watch.stay(&trace, is_over);
+            break;
+        }
+        if watch.is_left || is_over() {
             break;
         }
         from = to;

@@ -2,6 +2,7 @@
 //! analysed.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use analyzer::{Analysis, CallRow, DigestedRuns, Reason, RowGap, RowSink};
 use model::{
@@ -10,6 +11,7 @@ use model::{
 };
 
 use super::recent::Recent;
+use crate::render::screen::figures::ListedCall;
 use crate::render::units::duration;
 use crate::trigger_words::Over;
 
@@ -38,11 +40,37 @@ pub(super) struct Hit {
     pub(super) span: (Ns, Ns),
     /// How long the call took; `None`: it is no call.
     pub(super) latency_ns: Option<u64>,
-    /// Asked for by hand (SIGUSR2, `--until`): no limit is for it.
+    /// Asked for by hand (SIGUSR2, `--until`, a key): no limit is for it.
     pub(super) is_asked: bool,
 }
 
 impl Hit {
+    /// A call.
+    fn of_call(row: &CallRow, trigger: String) -> Self {
+        Self {
+            trigger,
+            name: row.id.to_string(),
+            function: Some(row.function),
+            tid: Some(row.tid),
+            span: (row.start_ns, Ns(row.end_ns())),
+            latency_ns: Some(row.latency_ns),
+            is_asked: false,
+        }
+    }
+
+    /// A call that was chosen on the screen.
+    pub(super) fn chosen(call: &ListedCall, function: Option<FunctionId>) -> Self {
+        Self {
+            trigger: "chosen on the screen".to_owned(),
+            name: call.id.clone(),
+            function,
+            tid: Some(Tid(call.tid)),
+            span: (Ns(call.start_ns), Ns(call.end_ns())),
+            latency_ns: Some(call.latency_ns),
+            is_asked: true,
+        }
+    }
+
     /// Something that has no length.
     pub(super) fn at(time: Ns, tid: Option<Tid>, name: &str, trigger: String) -> Self {
         let name = name.to_owned();
@@ -62,7 +90,12 @@ pub(super) struct Triggers {
     hits: Vec<Hit>,
     /// Hits that were left out because there were too many.
     left_out: u64,
+    /// The slowest calls of this part by function, hits or not; `None`: they are not wanted.
+    slowest: Option<BTreeMap<usize, Vec<Hit>>>,
 }
+
+/// Calls of a function that are the slowest ones of a part.
+const SLOWEST_MAX: usize = 32;
 
 /// Hits that are kept in one part: of more, the slowest.
 const HITS_MAX: usize = 1 << 14;
@@ -70,6 +103,28 @@ const HITS_MAX: usize = 1 << 14;
 impl Triggers {
     pub(super) fn new(asked: Asked) -> Self {
         Self { asked, ..Self::default() }
+    }
+
+    /// Keeps the slowest calls of each part, too.
+    pub(super) fn with_slowest(self) -> Self {
+        Self { slowest: Some(BTreeMap::new()), ..self }
+    }
+
+    /// The slowest calls since they were asked for last, by function.
+    pub(super) fn take_slowest(&mut self) -> Vec<Hit> {
+        let slowest = self.slowest.as_mut().map(std::mem::take).unwrap_or_default();
+        slowest.into_values().flatten().collect()
+    }
+
+    /// A call has ended that may be one of the slowest.
+    fn note_slow(&mut self, function: usize, row: &CallRow) {
+        let Some(slowest) = &mut self.slowest else { return };
+        let slowest = slowest.entry(function).or_default();
+        let at = slowest.partition_point(|hit| hit.latency_ns >= Some(row.latency_ns));
+        if at < SLOWEST_MAX {
+            slowest.insert(at, Hit::of_call(row, String::new()));
+            slowest.truncate(SLOWEST_MAX);
+        }
     }
 
     /// The names of the functions of `--on`.
@@ -122,8 +177,9 @@ impl Triggers {
 
 impl RowSink for Triggers {
     fn row(&mut self, function: usize, row: &CallRow, _: Option<&Reason>) {
-        if let Some(recent) = self.recent.get_mut(function).filter(|_| row.status.counted()) {
-            recent.add(row.latency_ns);
+        if row.status.counted() {
+            self.recent.get_mut(function).into_iter().for_each(|recent| recent.add(row.latency_ns));
+            self.note_slow(function, row);
         }
         let Some(threshold_ns) = self.thresholds_ns.get(function).copied().flatten() else { return };
         if row.latency_ns <= threshold_ns {
@@ -133,15 +189,7 @@ impl RowSink for Triggers {
             Some(Over::Percentile(percentile, _)) => format!("{percentile}, "),
             _ => String::new(),
         };
-        self.hit(Hit {
-            trigger: format!("over {which}{}", duration(threshold_ns)),
-            name: row.id.to_string(),
-            function: Some(row.function),
-            tid: Some(row.tid),
-            span: (row.start_ns, Ns(row.end_ns())),
-            latency_ns: Some(row.latency_ns),
-            is_asked: false,
-        });
+        self.hit(Hit::of_call(row, format!("over {which}{}", duration(threshold_ns))));
     }
 
     fn gap(&mut self, RowGap { tid, gap, .. }: &RowGap) {

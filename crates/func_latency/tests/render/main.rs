@@ -10,6 +10,7 @@ mod golden;
 mod machine;
 mod report;
 mod runs;
+mod screen;
 mod summary;
 mod tables;
 mod text;

@@ -34,7 +34,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 18] = [
+pub const TRIALS: [Trial; 19] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
@@ -46,6 +46,7 @@ pub const TRIALS: [Trial; 18] = [
     Trial { name: "two-recordings", run: targets::two_recordings },
     Trial { name: "watch", run: watch::watched },
     Trial { name: "captures", run: watch::captured },
+    Trial { name: "view", run: watch::viewed },
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "filtered-containers", run: containers::filtered },

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use truth_tests::terminal::InTerminal;
 
 use super::live::Place;
 use super::machine;
@@ -70,6 +71,40 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
     ensure!(by_hand == 1, "{by_hand} of the captures that are kept are for SIGUSR2, not 1: {announced:?}");
     let lost = lost.len();
     Ok(format!("{of_calls} calls captured, {lost} captures without their call, and {asked_for} for SIGUSR2"))
+}
+
+/// The view of a target that runs: a slow call is opened, and `q` prints the report while the target goes on.
+pub(super) fn viewed(vm: &Vm) -> Result<String> {
+    let place = Place::new("view")?;
+    let program = vm.programs().join("server").display().to_string();
+    let mut target =
+        command(&[program, REQUESTS.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+    sleep(HEAD_START);
+    let starts = machine::starts()?;
+    let watch = vm.func_latency().display().to_string();
+    let pid = target.id().to_string();
+    let words = [&watch, "watch", "-f", "handle", "-n", "0.3", "-p", &pid];
+    let mut terminal = InTerminal::start(&words, place.root(), (24, 80))?;
+    while machine::starts()? == starts {
+        ensure!(terminal.child.try_wait()?.is_none(), "nothing is traced");
+        sleep(Duration::from_millis(5));
+    }
+    sleep(HEAD_START);
+    signal("USR1", &target)?;
+    terminal.shows(" calls/s  mean")?;
+    // Each call of `handle` sleeps for 2 ms.
+    terminal.shows("ms  max ")?;
+    terminal.press("\r")?;
+    terminal.shows("of [handle], called from")?;
+    terminal.press("\x1b")?;
+    terminal.shows("slowest of 5 minutes")?;
+    terminal.press("q")?;
+    let status = terminal.ends()?;
+    let written = terminal.written();
+    let (_, report) = written.rsplit_once("\x1b[?1049l").context("the view was not left")?;
+    ensure!(status.success() && report.contains("Latency of [handle]"), "{status}: {report}");
+    wait(&mut target)?;
+    Ok("a call was opened, and the report printed before the target had ended".to_owned())
 }
 
 /// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done

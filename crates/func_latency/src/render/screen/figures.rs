@@ -1,0 +1,134 @@
+//! The figures of one interval, as the screen keeps them: with names, and without the analysis.
+
+use std::collections::BTreeMap;
+
+use analyzer::{Bucket, FunctionReport, Stats};
+
+use crate::printable::printable;
+use crate::render::Names;
+use crate::render::names::{caller_name, child_name};
+use crate::render::units::share;
+
+/// What one interval has.
+#[derive(Clone, Debug, Default)]
+pub struct IntervalFigures {
+    /// Its end, in ns of perf's clock.
+    pub time_ns: u64,
+    /// How long it was.
+    pub interval_ns: u64,
+    /// Of the calls whose end was decoded in it, by function.
+    pub functions: Vec<FunctionFigures>,
+    /// Of all calls so far, by function; `None`: they were not counted anew.
+    pub total: Option<Vec<FunctionFigures>>,
+    /// The slowest calls of the interval.
+    pub slowest: Vec<ListedCall>,
+    /// Bytes of trace that were recorded in it.
+    pub trace_bytes: u64,
+    /// The share of them that was decoded, from 0 to 1.
+    pub decoded: f64,
+    /// Time that was lost in it, of all threads.
+    pub lost_ns: u64,
+    /// How much older what is decoded is than what is recorded.
+    pub behind_ns: u64,
+}
+
+/// The calls of one function.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionFigures {
+    /// Demangled.
+    pub name: String,
+    /// Latencies of the counted calls.
+    pub latency: Option<Stats>,
+    /// The part of their time that they were off the CPU, in percent; `None`: not known.
+    pub off_cpu: Option<f64>,
+    /// Latencies by powers of two.
+    pub histogram: Vec<Bucket>,
+    /// Where the time went, the longest first.
+    pub children: Vec<TimeRow>,
+    /// From where the function was called, the longest first.
+    pub callers: Vec<TimeRow>,
+}
+
+/// A child's or a caller's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeRow {
+    /// What it is called.
+    pub name: String,
+    /// Time inside the calls, or of the calls.
+    pub sum_ns: u64,
+    /// Number of calls.
+    pub count: u64,
+}
+
+/// A call that was slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedCall {
+    /// Position of its function among those that are watched.
+    pub function: usize,
+    /// Its id.
+    pub id: String,
+    /// Thread.
+    pub tid: i32,
+    /// When it began, in ns of perf's clock.
+    pub start_ns: u64,
+    /// How long it took.
+    pub latency_ns: u64,
+}
+
+impl ListedCall {
+    /// When it ended, in ns of perf's clock.
+    pub(crate) const fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.latency_ns)
+    }
+
+    /// Name of the capture that it has or will have.
+    pub(super) fn capture(&self) -> String {
+        capture_name(self.start_ns, &self.id)
+    }
+}
+
+/// What the directory of a capture is called: when it begins, in ns of perf's clock, and what was hit.
+pub(crate) fn capture_name(start_ns: u64, hit: &str) -> String {
+    format!("{start_ns}-{hit}")
+}
+
+impl FunctionFigures {
+    /// Of a report, with the names of `names`.
+    pub(crate) fn of(report: &FunctionReport, name: &str, names: &dyn Names) -> Self {
+        let is_any = report.latency.count > 0;
+        let off_cpu = report.off_cpu.as_ref().filter(|_| is_any);
+        let children = report.children.iter();
+        let children =
+            children.map(|child| (child_name(names, child), child.total.sum_ns, child.total.count));
+        let callers = report.callers.iter();
+        let callers = callers.map(|of| (caller_name(names, of.caller), of.latency.sum_ns, of.latency.count));
+        Self {
+            name: printable(name),
+            latency: is_any.then_some(report.latency),
+            off_cpu: off_cpu.map(|stats| share(stats.sum_ns, report.latency.sum_ns)),
+            histogram: report.histogram.clone(),
+            children: rows(children),
+            callers: rows(callers),
+        }
+    }
+
+    /// Number of counted calls.
+    pub(super) fn calls(&self) -> u64 {
+        self.latency.as_ref().map_or(0, |latency| latency.count)
+    }
+}
+
+/// One row for each name, the longest first.
+fn rows(of_sites: impl Iterator<Item = (String, u64, u64)>) -> Vec<TimeRow> {
+    let mut by_name: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (name, sum_ns, count) in of_sites {
+        let (known_ns, known) = by_name.entry(name).or_default();
+        *known_ns = known_ns.saturating_add(sum_ns);
+        *known += count;
+    }
+    let row =
+        |(name, (sum_ns, count)): (String, (u64, u64))| TimeRow { name: printable(&name), sum_ns, count };
+    let mut rows: Vec<TimeRow> = by_name.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.sum_ns));
+    rows
+}

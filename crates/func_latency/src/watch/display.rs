@@ -1,0 +1,165 @@
+//! Where the figures and the captures of a watch are told: lines, JSON objects, or the view on a terminal.
+
+use std::io::{Write as _, stdout};
+use std::time::{Duration, Instant};
+
+use analyzer::FunctionReport;
+use anyhow::{Context as _, Result};
+
+use super::growing::Growing;
+use super::screen::{Screen, Update};
+use super::triggers::Hit;
+use crate::args::Format;
+use crate::bundle_dir::Capture;
+use crate::messages;
+use crate::printable::printable;
+use crate::render::image_names::ImageNames;
+use crate::render::interval::{self, Interval, json};
+use crate::render::names::file_name;
+use crate::render::screen::figures::{FunctionFigures, IntervalFigures, ListedCall};
+use crate::render::screen::state::{KnownCapture, Wish};
+use crate::render::units::duration;
+
+/// Figures of all calls so far are made anew no more often: of many calls they take longer than a part.
+const TOTAL_EACH: Duration = Duration::from_millis(250);
+
+/// Where a watch tells what it sees.
+pub(super) enum Display {
+    /// A line for each interval.
+    Lines { has_head: bool },
+    /// An object for each interval.
+    Json,
+    /// A view that is drawn anew.
+    Screen { screen: Screen, total_at: Option<Instant> },
+}
+
+impl Display {
+    /// `on_screen`: the terminal is to be taken.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(super) fn new(format: Format, on_screen: bool) -> Result<Self> {
+        Ok(match format {
+            Format::Text if on_screen => Self::Screen { screen: Screen::open()?, total_at: None },
+            Format::Text => Self::Lines { has_head: false },
+            Format::Json => Self::Json,
+        })
+    }
+
+    /// Tells the figures of an interval.
+    ///
+    /// # Errors
+    /// Stdout takes no more.
+    pub(super) fn interval(
+        &mut self,
+        interval: &Interval<'_>,
+        slowest: &[Hit],
+        growing: &Growing,
+    ) -> Result<()> {
+        let mut out = stdout().lock();
+        let written = match self {
+            Self::Screen { screen, total_at } => {
+                let wants_total = total_at.is_none_or(|at| at.elapsed() >= TOTAL_EACH);
+                if wants_total {
+                    *total_at = Some(Instant::now());
+                }
+                let figures = figures(interval, slowest, growing, wants_total);
+                screen.show(Update::Interval(Box::new(figures)));
+                return Ok(());
+            }
+            Self::Json => json::write(&mut out, interval),
+            Self::Lines { has_head } => {
+                let head = if *has_head { Ok(()) } else { interval::write_head(&mut out) };
+                *has_head = true;
+                head.and_then(|()| interval::write(&mut out, interval))
+            }
+        };
+        written.and_then(|()| out.flush()).context("cannot write to stdout")
+    }
+
+    /// Says that a capture is there.
+    pub(super) fn captured(&self, capture: &Capture) {
+        let Capture { path, trigger, function, tid, latency_ns, cause, .. } = capture;
+        let line = match self {
+            Self::Screen { screen, .. } => {
+                let name = file_name(path).to_owned();
+                let (path, trigger, cause) = (path.clone(), trigger.clone(), cause.clone());
+                screen.show(Update::Captured { name, capture: KnownCapture { path, trigger, cause } });
+                return;
+            }
+            Self::Json => serde_json::to_string(capture).unwrap_or_default(),
+            Self::Lines { .. } => {
+                let took = latency_ns.map_or_else(String::new, |ns| format!(" {}", duration(ns)));
+                let thread = tid.map_or_else(String::new, |tid| format!(", thread {tid}"));
+                printable(&format!("capture {path}: {function}{took} ({trigger}){thread}: {cause}"))
+            }
+        };
+        let mut out = stdout().lock();
+        if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+            messages::warn(format!("cannot write to stdout: {error}"));
+        }
+    }
+
+    /// What was asked for by keys since.
+    pub(super) fn wishes(&self) -> Vec<Wish> {
+        match self {
+            Self::Screen { screen, .. } => screen.wishes().collect(),
+            Self::Lines { .. } | Self::Json => Vec::new(),
+        }
+    }
+
+    /// Whether keys can ask for something.
+    pub(super) const fn is_view(&self) -> bool {
+        matches!(self, Self::Screen { .. })
+    }
+
+    /// Nothing more will be recorded. Returns whether there is a view, which stays until it is left.
+    pub(super) fn end(&self, growing: &Growing) -> bool {
+        let Self::Screen { screen, .. } = self else { return false };
+        screen.show(Update::Ended(total(growing)));
+        true
+    }
+}
+
+/// What the view keeps of an interval.
+fn figures(
+    interval: &Interval<'_>,
+    slowest: &[Hit],
+    growing: &Growing,
+    wants_total: bool,
+) -> IntervalFigures {
+    let position = |hit: &Hit| growing.wanted().iter().position(|it| Some(it.function.id) == hit.function);
+    let slow_call = |hit: &Hit| {
+        Some(ListedCall {
+            function: position(hit)?,
+            id: hit.name.clone(),
+            tid: hit.tid?.0,
+            start_ns: hit.span.0.0,
+            latency_ns: hit.latency_ns?,
+        })
+    };
+    IntervalFigures {
+        time_ns: interval.time_ns,
+        interval_ns: interval.interval_ns,
+        functions: named(interval.figures, growing),
+        total: wants_total.then(|| total(growing)),
+        slowest: slowest.iter().filter_map(slow_call).collect(),
+        trace_bytes: interval.trace_bytes,
+        decoded: interval.decoded(),
+        lost_ns: interval.lost_ns,
+        behind_ns: interval.behind_ns,
+    }
+}
+
+/// All calls so far.
+fn total(growing: &Growing) -> Vec<FunctionFigures> {
+    named(&growing.total().figures(growing.knows_off_cpu()), growing)
+}
+
+/// These figures, with names.
+fn named(functions: &[FunctionReport], growing: &Growing) -> Vec<FunctionFigures> {
+    let Some(image) = growing.image() else { return Vec::new() };
+    let names = ImageNames::new(image, false);
+    let of_wanted = functions.iter().zip(growing.wanted());
+    of_wanted.map(|(function, wanted)| FunctionFigures::of(function, &wanted.function.name, &names)).collect()
+}

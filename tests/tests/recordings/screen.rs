@@ -1,0 +1,97 @@
+//! The view of `watch` in a pseudo-terminal: what keys, other sizes, signals and the terminal's end do.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use truth_tests::fixture;
+use truth_tests::terminal::InTerminal;
+
+/// A watch of the fixture `rare`, in a terminal of 80 columns; `None`: the fixture is not there.
+fn watched(more: &[&str]) -> Option<(InTerminal, TempDir)> {
+    let data = fixture("rare")?.data;
+    let directory = tempfile::tempdir().unwrap();
+    let command =
+        [env!("CARGO_BIN_EXE_func_latency_under_test"), "watch", "-f", "rarely_slow", "-n", "0.001"];
+    let words = [&command[..], more, &["--replay", data.to_str().unwrap()]].concat();
+    Some((InTerminal::start(&words, directory.path(), (24, 80)).unwrap(), directory))
+}
+
+/// What was written when the view had been left.
+fn after_view(terminal: &InTerminal) -> String {
+    terminal.written().rsplit_once("\x1b[?1049l").unwrap().1.to_owned()
+}
+
+#[test]
+fn a_slow_call_is_opened_by_keys() {
+    let Some((mut terminal, directory)) = watched(&[]) else { return };
+    let ended = terminal.shows("the watch has ended").unwrap();
+    assert!(ended.contains("ordinary_part") && ended.contains("slowest of 5 minutes"), "{ended}");
+    terminal.press("a").unwrap();
+    let all = terminal.shows("all calls so far").unwrap();
+    assert!(all.contains("60,000"), "all calls: {all}");
+    terminal.press("\x1b[B\r").unwrap();
+    let tree = terminal.shows("of [rarely_slow], called from").unwrap();
+    assert!(tree.contains("slow_part"), "{tree}");
+    terminal.press("w").unwrap();
+    terminal.shows("page: captures/").unwrap();
+    let captures: Vec<_> = fs::read_dir(directory.path().join("captures")).unwrap().collect();
+    assert_eq!(captures.len(), 1);
+    let page = fs::read_to_string(captures[0].as_ref().unwrap().path().join("page.html")).unwrap();
+    assert!(page.contains("rarely_slow"));
+    terminal.press("\x1b").unwrap();
+    terminal.shows("slowest of 5 minutes").unwrap();
+    terminal.press("q").unwrap();
+    assert!(terminal.ends().unwrap().success());
+    let report = after_view(&terminal);
+    assert!(report.contains("count: 60,000") && report.contains("1 captured, 1 kept"), "{report}");
+    let wants_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    assert_eq!(terminal.written().contains("48;5;"), wants_colours);
+}
+
+/// Ends the view in this way; the report comes all the same.
+fn ended_by(end: impl FnOnce(&InTerminal)) {
+    let Some((mut terminal, _directory)) = watched(&[]) else { return };
+    terminal.shows("the watch has ended").unwrap();
+    end(&terminal);
+    let status = terminal.ends().unwrap();
+    let report = after_view(&terminal);
+    assert!(status.success() && report.contains("count: 60,000"), "{status}: {report}");
+    assert!(!report.contains("0 hits"), "no capture was asked for: {report}");
+}
+
+#[test]
+fn ctrl_c_and_signals_end_the_view_with_a_report() {
+    ended_by(|terminal| terminal.press("\x03").unwrap());
+    ended_by(|terminal| {
+        let pid = Pid::from_raw(i32::try_from(terminal.child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    });
+}
+
+#[test]
+fn the_view_follows_the_size_of_the_terminal() {
+    let Some((mut terminal, _directory)) = watched(&[]) else { return };
+    terminal.shows("the watch has ended").unwrap();
+    terminal.resize(10, 40).unwrap();
+    terminal.shows("60 x 16 at least").unwrap();
+    terminal.resize(60, 200).unwrap();
+    terminal.shows("up/down call  enter tree  w page").unwrap();
+    terminal.press("q").unwrap();
+    assert!(terminal.ends().unwrap().success());
+}
+
+#[test]
+fn a_watch_ends_when_its_terminal_is_gone() {
+    let Some((mut terminal, _directory)) = watched(&[]) else { return };
+    terminal.shows("the watch has ended").unwrap();
+    terminal.close().unwrap();
+}
+
+#[test]
+fn lines_can_be_had_on_a_terminal() {
+    let Some((mut terminal, _directory)) = watched(&["--lines"]) else { return };
+    assert!(terminal.ends().unwrap().success());
+    let text = terminal.written();
+    assert!(text.contains("calls/s") && !text.contains("\x1b[?1049h"), "{text}");
+}
