@@ -22,16 +22,16 @@ use crate::space::Mapping;
 pub struct Bundle<'a> {
     /// By path; none is a directory of another one.
     pub files: Vec<BundledFile<'a>>,
-    /// Names of objects that are here, and whose files cannot be in a bundle: they would be outside of its
-    /// directory, or where another one is.
+    /// Names of objects that are on this machine but cannot be in a bundle: their paths would be outside of
+    /// its directory, or are taken by another file.
     pub left_out: Vec<String>,
 }
 
-/// A file of a bundle: an ELF file, or what was understood of a jitdump, a perf map or lists of kernel
+/// A file of a bundle: an ELF file, or the parsed content of a jitdump, a perf map or lists of kernel
 /// symbols.
 #[derive(Debug)]
 pub struct BundledFile<'a> {
-    /// The object that it is of; what several share is of the first.
+    /// The object that it is of; of a file that several share, the first.
     pub object: ObjectId,
     /// Where it belongs, below the directory that `--symfs` names.
     pub path: PathBuf,

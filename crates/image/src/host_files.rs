@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 
 use model::Inode;
 
-/// Those whose files have one number in `stat` and in mappings.
+/// File systems on which `stat` and mappings give a file the same device and inode numbers.
 const PLAIN: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "squashfs", "erofs"];
 
 /// The file systems of the machine that was recorded, if that is this one.

@@ -38,7 +38,7 @@ pub struct Image {
     pub(crate) bases: Vec<u32>,
     /// By function id: it is asked for with every call.
     kinds: Vec<FunctionKind>,
-    /// Pseudo-functions, whose ids follow those of all functions.
+    /// Pseudo-functions; their ids follow those of all functions.
     pub(crate) regions: Regions,
     pub(crate) names: OnceLock<Vec<NameEntry>>,
     pub(crate) kernel_origin: Origin,
@@ -47,7 +47,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Follows the sideband, and opens all objects whose code was mapped.
+    /// Follows the sideband, and opens all objects with mapped code.
     ///
     /// What cannot be opened is in [`Self::problems`].
     #[must_use]
@@ -284,7 +284,7 @@ impl Image {
             return if file.starts_with('[') { file.to_string() } else { format!("[{file}]") };
         };
         let symbol = loaded.functions.names_of(index).first().map(|symbol| loaded.strings().text(*symbol));
-        // A damaged or stripped table has symbols whose name is empty.
+        // A damaged or stripped table has symbols with empty names.
         if let Some(symbol) = symbol.filter(|symbol| !symbol.is_empty()) {
             return demangle(&symbol, form);
         }

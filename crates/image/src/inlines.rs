@@ -114,7 +114,7 @@ fn may_refer(unit: &[u8], entries: &Entries) -> bool {
     entries.len() > SEARCHES_MAX || entries.iter().any(is_there)
 }
 
-/// Parsing a unit takes as long as so many searches of it.
+/// Parsing a unit takes as long as this many searches of it.
 const SEARCHES_MAX: usize = 32;
 
 /// A unit's part of `.debug_info`; all of it if the header does not say.
@@ -406,7 +406,7 @@ impl<'u, 'a> Walk<'u, 'a> {
     }
 }
 
-/// One entry of a unit, whose attributes are read when asked for.
+/// One entry of a unit; its attributes are read when asked for.
 struct Entry<'u, 'a> {
     unit: &'u Unit<'a>,
     /// Its part of the unit.

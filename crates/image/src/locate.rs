@@ -62,7 +62,7 @@ pub(crate) fn locate(key: &ObjectKey, pid: Pid, options: &ImageOptions) -> Resul
         // The user meant this file.
         Err(error) => first_error = Some(error),
     }
-    // The kernel said that the file which ran has no name any more: what is there now is another one.
+    // The kernel said that the file which ran has no name any more: the file of that name is another one.
     let replaced = key.deleted && key.build_id.is_none() && options.symfs.is_none();
     let tried: Vec<PathBuf> = by_name.iter().map(|place| place.path().into()).collect();
     if options.hide_private
@@ -134,7 +134,7 @@ pub(crate) fn in_its_namespace(name: &str, pid: Pid) -> Place {
 }
 
 fn by_build_id(key: &ObjectKey, id: &BuildId, pid: Pid, options: &ImageOptions) -> Option<Located> {
-    // A program whose file was deleted still has it.
+    // A running program still has its file after that was deleted.
     let live = || [in_its_namespace(&key.name, pid), Place::here(format!("/proc/{}/exe", pid.0))];
     let live = options.symfs.is_none().then(live).into_iter().flatten();
     open_first(live.chain(build_id_dirs::places(id, Part::Code, options).into_iter().map(Place::here)), id)

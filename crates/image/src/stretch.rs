@@ -1,4 +1,4 @@
-//! How far around an address the answer is the same: who decodes code that is near need not ask again.
+//! How far around an address the answer is the same: a decoder of code nearby need not ask again.
 
 use std::ops::Range;
 

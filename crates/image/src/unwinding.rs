@@ -25,7 +25,7 @@ pub struct StackFrame {
     pub function: FunctionId,
     /// The object of its code.
     pub object: ObjectId,
-    /// Its own code has a handler: for exceptions, or what is done before they pass.
+    /// Its own code has a handler: for exceptions, or for clean-up before they pass.
     pub has_handler: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum StackEnd {
     Start,
     /// At code that no table has.
     NoTable(Avma),
-    /// At code whose caller is not known: what was kept of the stack does not have it, or the table
+    /// At code with an unknown caller: the part of the stack that was kept does not have it, or the table
     /// contradicts it.
     Unknown(Avma),
 }
@@ -97,8 +97,8 @@ impl<'i> Unwinding<'i> {
             || is_loader(name)
     }
 
-    /// Where the frame of a function stands at an instruction, if its table tells: the address above its
-    /// return address (CFA) is above `rbp`, else `rsp`, by so many bytes.
+    /// The frame of a function at an instruction, if its table tells: the address above its return address
+    /// (CFA) as an offset, from `rbp` if the flag is set, else from `rsp`.
     #[must_use]
     pub fn frame_at(&self, object: ObjectId, svma: Svma) -> Option<(bool, u64)> {
         self.table(object)?.cfa(svma.0)

@@ -195,7 +195,7 @@ fn the_vdso_is_code_like_any_other() {
     assert_eq!(image.problems().len(), 1, "that it is the same vDSO is an assumption");
 }
 
-/// Debian strips its C library: what is not exported has a range in `.eh_frame` only.
+/// Debian strips its C library: functions that are not exported have only a range in `.eh_frame`.
 #[test]
 fn functions_without_symbols_have_entries() {
     let (image, space) = own_image();

@@ -27,7 +27,7 @@ impl MappedFiles {
         FileImage::new().map(Self).ok_or(Refused)
     }
 
-    /// Adds a part of a file, which covers what is there already; false if the file cannot be read.
+    /// Maps a part of a file, over anything that is mapped there; false if the file cannot be read.
     pub fn map(&mut self, file: &Path, offset: FileOffset, len: u64, start: Avma) -> bool {
         self.0.add(file, offset, len, start)
     }

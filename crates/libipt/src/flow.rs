@@ -53,8 +53,8 @@ pub(crate) fn decode_segment(context: &Context<'_>, segment: &Segment<'_>) -> Se
     SegmentOutput { stretches: flow.stretches, overflows: flow.overflows, ..SegmentOutput::default() }
 }
 
-/// Nothing of the packets is missing after a run at whose end the kernel lost data: they are whole, and
-/// tracing is off. libipt is asked for that first, because it can go on after it only in one run.
+/// No packets are missing after a run if the kernel lost data at its end: they are whole, and tracing is
+/// off. libipt is asked for that first, because it can go on after it only in one run.
 fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool {
     if run.cut != Some(GapCause::Truncated) || run.pauses.len() >= MAX_PAUSES {
         return false;
@@ -65,7 +65,7 @@ fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool
         && flow.read_to == run.end()
 }
 
-/// An instruction whose successor is not known yet.
+/// An instruction of which the successor is not known yet.
 #[derive(Clone, Copy)]
 struct Left {
     insn: Insn,
@@ -284,7 +284,7 @@ impl<'a> Flow<'a> {
         let at = offset(decoder, run);
         self.pause(run, at);
         if event.kind == abi::event::OVERFLOW {
-            self.lose_packets(at); // what is lost ran before the time of the event
+            self.lose_packets(at); // the lost packets are of before the event
         }
         if event.bits & abi::event_bits::HAS_TSC != 0 && self.context.has_times() {
             self.now = self.clock.ns(event.tsc);
@@ -323,7 +323,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The last instruction left what is traced.
+    /// Tracing ended with the last instruction, which left the traced code.
     fn disabled(&mut self, to: Option<Avma>, at: AuxOffset) {
         match self.state {
             State::On(Some(Left { insn, .. })) => {
@@ -370,7 +370,7 @@ impl<'a> Flow<'a> {
         self.state = State::On(None);
     }
 
-    /// Finds out who runs now, and in which address space.
+    /// Finds out which thread runs now, and in which address space.
     fn attribute(&mut self, decoder: &InsnDecoder<'_>) {
         self.attribute_at(self.now);
         decoder.memory().set_space(self.space);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use model::{Avma, FunctionLookup, SpaceId, Target};
 
-/// Answers that are kept: about as many as a segment has places that branch.
+/// The number of answers that are kept: about that of a segment's branches.
 const KEPT: usize = 1 << 10;
 
 /// Answers of a [`FunctionLookup`], and the last ones again.

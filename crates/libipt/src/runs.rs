@@ -32,7 +32,7 @@ impl Run<'_> {
     }
 }
 
-/// Longer than any PSB period: what is longer has lost its PSBs, and its events would be in memory until it
+/// Longer than any PSB period: a longer run has lost its PSBs, and its events would be in memory until it
 /// ends.
 const MAX_BYTES: u64 = 1 << 24;
 

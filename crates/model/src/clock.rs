@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Tsc(pub u64);
 
 impl Tsc {
-    /// The value whose low 56 bits are given, nearest to `near`: a TSC packet has no more (SDM, "TSC
-    /// Packet").
+    /// Completes the low 56 bits that a TSC packet has (SDM, "TSC Packet") to the value nearest to `near`.
     #[must_use]
     pub const fn of_packet(low_56: u64, near: Self) -> Self {
         const WRAP: u64 = 1 << 56;
@@ -42,8 +41,8 @@ impl Ns {
 
 /// When something happened: the truth lies in `[lo, hi]`, the best guess is `point`.
 ///
-/// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread. `hi` may: what comes
-/// from another stretch of the trace does not bound what was before.
+/// `lo <= point <= hi`, and neither `lo` nor `point` runs backwards within a thread. `hi` may: a bound from
+/// another stretch of the trace says nothing about earlier events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventTime {
     /// The earliest that it can have been.
@@ -167,7 +166,7 @@ impl TscClock {
         })
     }
 
-    /// The largest TSC value whose [`Self::to_ns`] is at most `ns` (0 before the clock's zero).
+    /// The largest TSC value with [`Self::to_ns`] of at most `ns` (0 before the clock's zero).
     #[must_use]
     pub fn to_tsc(self, ns: Ns) -> Tsc {
         // `zero` is negative (wrapped) where the TSC ran before the kernel's clock started.
@@ -189,7 +188,7 @@ pub struct ClockBehind {
 }
 
 impl ClockBehind {
-    /// [`TscClock::to_ns`] of the TSC that is so many ticks after the origin, not more than its span.
+    /// [`TscClock::to_ns`] of the TSC `ticks` after the origin; `ticks` is not more than the span.
     #[must_use]
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> Ns {

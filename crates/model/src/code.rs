@@ -106,7 +106,7 @@ pub enum NoCode {
 
 /// The code bytes of the traced processes.
 ///
-/// `Sync`: decoding workers share it.  Answers never depend on what was asked before.
+/// `Sync`: decoding workers share it.  Answers never depend on earlier questions.
 pub trait CodeSource: Sync {
     /// The address space of `pid` at `time`.
     fn space(&self, pid: Pid, time: Ns) -> SpaceId;

@@ -68,7 +68,7 @@ pub enum BranchKind {
 }
 
 impl BranchKind {
-    /// Its name in listings; `*` marks what is indirect.
+    /// Its name in listings; `*` marks indirect branches.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -105,8 +105,8 @@ pub enum EndKind {
     Syscall,
     /// Interrupt, fault or signal: asynchronous.  `from` is the next instruction that would have run.
     Async(AsyncCause),
-    /// A near branch out of the IP filter, or to missing code whose way back is seen (returns are not
-    /// compressed): then a gap follows.
+    /// A near branch out of the IP filter, or to missing code from which the return is seen (returns are
+    /// not compressed): then a gap follows.
     Branch(BranchKind),
     /// Execution ran on past the end of the IP filter's range.
     FallThrough,
@@ -211,14 +211,14 @@ pub trait Digester: Sync {
     /// What it makes of consecutive events.
     type Digest: Send;
 
-    /// Looks at consecutive events of a thread, without knowing what was before.  `None`: that is of no help.
+    /// Looks at consecutive events of a thread, without knowing those before.  `None`: they are of no use.
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Self::Digest>;
 }
 
 /// A sink that a [`Digester`] works for.
 pub trait DigestSink<D>: EventSink {
-    /// [`EventSink::events`] with what was made of them, and how many of them, from the first on, have other
-    /// times since: they would have been before what came before.
+    /// [`EventSink::events`] with their digest, and the number of events, from the first on, that have got
+    /// later times since the digest was made: time never runs backwards in a thread.
     fn digested(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], digest: (D, usize));
 }
 
@@ -244,7 +244,7 @@ pub trait EventSink {
         false
     }
 
-    /// [`Self::events`] with the thread's counters at each of `events`: as many of them.
+    /// [`Self::events`] with the thread's counters at each of `events`.
     fn counted(
         &mut self,
         pid: Pid,
@@ -263,8 +263,7 @@ pub trait EventSink {
         None
     }
 
-    /// The functions whose jumps inside of themselves it takes, too: every taken branch of their code is
-    /// emitted. `None`: of none.
+    /// The functions of which it takes every taken branch, jumps inside of them included. `None`: of none.
     fn takes_jumps_of(&self) -> Option<FunctionSet> {
         None
     }
@@ -275,7 +274,7 @@ pub trait EventSink {
         let _ = (owner, count);
     }
 
-    /// So many transfers of a thread were left out, among the events that come next or came last.
+    /// `transfers` transfers of a thread were left out, among the events that come next or came last.
     fn left_out(&mut self, tid: Tid, transfers: u64) {
         let _ = (tid, transfers);
     }

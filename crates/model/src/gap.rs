@@ -39,7 +39,7 @@ pub enum GapCause {
         /// Where it is.
         ip: Avma,
     },
-    /// A virtual machine ran, whose code is not followed: a gap of no thread.
+    /// A virtual machine ran, and its code is not followed: a gap of no thread.
     Guest,
     /// The trace of a CPU does not say which thread ran.
     UnknownThread,
@@ -53,7 +53,7 @@ pub enum GapCause {
     BetweenSnapshots,
     /// The trace was recorded, and not decoded: decoding was too slow to follow.
     NotDecoded,
-    /// The ring of probed calls was full: one gap for each call whose record had no room.
+    /// The ring of probed calls was full: one gap for each call that it had no room for.
     FullRing,
 }
 

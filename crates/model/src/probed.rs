@@ -108,11 +108,11 @@ pub struct OffCpuInterval {
     pub syscall: Option<u32>,
     /// The kernel's stack when it went off, innermost first; empty if it was preempted or in a system call.
     pub stack: Vec<Avma>,
-    /// On whose time it was woken.
+    /// The thread that ran on the CPU from which it was woken.
     pub waker: Option<WakerSeen>,
 }
 
-/// Who was on the CPU that a thread was woken from: it has woken it, or was interrupted by what did.
+/// The thread on the CPU that another was woken from: it woke that one, or was interrupted for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WakerSeen {
     /// Process.
@@ -143,7 +143,7 @@ impl OffCpuInterval {
     }
 }
 
-/// Calls of a thread whose records had no room.
+/// Calls of a thread that the ring had no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostCalls {
     /// Thread.

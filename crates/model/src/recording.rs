@@ -8,7 +8,7 @@ use crate::ids::{Cpu, Pid, Tid};
 use crate::sideband::SidebandRecord;
 use crate::unknown::NoTimes;
 
-/// Whose trace a buffer holds.
+/// The thread or CPU that a buffer's trace is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AuxOwner {
     /// All traced threads that ran on this CPU.
@@ -69,7 +69,7 @@ impl AuxRecord {
 pub struct AuxBuffer<'a> {
     /// perf's number of the buffer (AUXTRACE `idx`).
     pub index: u32,
-    /// Whose trace it is.
+    /// The thread or CPU that the trace is of.
     pub owner: AuxOwner,
     /// The stream's bytes, by offset; pieces do not overlap, but there may be holes.
     pub pieces: Vec<AuxPiece<'a>>,

@@ -4,7 +4,7 @@
 //!   sched_switch (out)     sched_waking            sched_switch (in)
 //!   ------|--------------------|-------------------------|------
 //!         |      blocked       |        runnable         |
-//!         |<- where it waits   |<- on whose time, from which stack
+//!         |<- where it waits   |<- which thread ran, with which stack
 //! ```
 //! A recorder takes them as [`SchedEvent`]s; in a recording they are samples of the tracepoints of these
 //! names.
@@ -37,18 +37,18 @@ pub struct SchedEvent {
 pub enum SchedBody {
     /// `sched_switch`: the CPU goes from one thread to another.
     Switch {
-        /// Who leaves.
+        /// The thread that leaves.
         prev: SchedTask,
         /// Its state, as the tracepoint has it: 0 and 0x100 (taken off although it could run) are no sleep.
         state: u64,
         /// The system call that it is in.
         syscall: Option<u32>,
-        /// Who comes.
+        /// The thread that comes.
         next: SchedTask,
     },
     /// `sched_waking`: the current thread wakes another one, or is interrupted by what does.
     Waking {
-        /// Who is woken.
+        /// The thread that is woken.
         woken: SchedTask,
         /// The CPU that it was on.
         target: Cpu,
@@ -82,8 +82,8 @@ pub struct Waiting {
 /// A thread is woken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waking {
-    /// Who.
+    /// The thread that is woken.
     pub tid: Tid,
-    /// On whose time.
+    /// The thread that ran when it was woken.
     pub waker: WakerSeen,
 }

@@ -1,7 +1,7 @@
 //! Which thread ran on which CPU, and when a thread was off its CPU: the switch sideband, indexed.
 //!
 //! ```text
-//! timetable   who ran on one CPU
+//! timetable   the threads that ran on one CPU
 //! off_cpu     when one thread was off its CPU, and why
 //! ```
 
@@ -43,7 +43,7 @@ pub struct ThreadLife {
     pub on_cpu: Vec<(Ns, Cpu)>,
     /// Last COMM name.
     pub name: String,
-    /// What it went to wait for, and who woke it.
+    /// What it went to wait for, and which threads woke it.
     pub reasons: Reasons,
 }
 
@@ -108,7 +108,7 @@ impl Schedule {
         sideband.iter().for_each(|record| self.add(record));
     }
 
-    /// Forgets who ran where before `time`, but not which threads there were.
+    /// Forgets which threads ran where before `time`, but not that they existed.
     pub fn forget_before(&mut self, time: Ns) {
         for table in self.cpus.values_mut() {
             table.forget_before(time);
@@ -246,7 +246,7 @@ impl Schedule {
         life.reasons.waits_for(time, Box::new(waiting.clone()));
     }
 
-    /// A sample of the tracepoint, whose record is that of the thread that leaves.
+    /// Adds a sample of the tracepoint (its `record` is of the thread that leaves).
     fn sched_switch(&mut self, record: &SidebandRecord, prev: Tid, preempted: bool, next: Tid) {
         let Some(time) = record.time else { return };
         // A tracepoint of threads does not see them come.  One of CPUs sees the idle task go.

@@ -40,7 +40,7 @@ pub struct Mmap {
     /// Build id, if the record (or the header's table) has one.
     pub build_id: Option<BuildId>,
     /// Which file it was, in records that have no build id in its place. Its generation is left out: perf
-    /// writes 0 of what was mapped before it came, and no system call tells it.
+    /// writes 0 for mappings older than the recording, and no system call tells it.
     pub inode: Option<Inode>,
     /// Can be executed (`PROT_EXEC`; MMAP records without the data bit).
     pub executable: bool,
@@ -154,7 +154,7 @@ impl From<Mmap> for Sideband {
     }
 }
 
-/// A sideband record, with what its sample id says of who and when.
+/// A sideband record, with the thread and the time of its sample id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidebandRecord {
     /// When; `None` if the event that wrote it has no time (`sample_id_all` off), or the record was

@@ -1,4 +1,4 @@
-//! A thread's counters at the events of one of its stretches, in few bytes: what was added since it began.
+//! A thread's counters at the events of one of its stretches, in few bytes: the increase since it began.
 //!
 //! ```text
 //!   before   |---- at_events[0] ---->|

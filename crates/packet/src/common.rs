@@ -83,7 +83,7 @@ pub fn decode_flow(bytes: &[u8], last_ip: &mut LastIp) -> Option<(Common, usize)
     }
 }
 
-/// A packet with this `IPBytes` field and so many bytes of address.
+/// A packet with this `IPBytes` field and `STORED` bytes of address.
 #[inline(always)]
 fn address<const IP_BYTES: u8, const STORED: usize>(
     bytes: &[u8; MAX_PACKET_LEN],

@@ -168,7 +168,7 @@ fn decode_trig(bytes: &[u8]) -> Result<(Packet, usize), PacketError> {
     Ok((packet, if counted { 5 } else { 3 }))
 }
 
-/// Packets whose header is `02 xx`.
+/// Packets with the header `02 xx`.
 fn decode_extended(bytes: &[u8]) -> Result<(Packet, usize), PacketError> {
     let second = byte(bytes, 1)?;
     let at = |i| byte(bytes, i);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reserved bits apart, what is decoded is what was encoded.
+        /// A packet is the same after encoding and decoding it, reserved bits apart.
         #[test]
         fn what_is_decoded_is_encoded(bytes: [u8; 16], extended: bool) {
             let mut bytes = bytes;

@@ -81,14 +81,14 @@ impl Tnt {
         Some(taken)
     }
 
-    /// The `N` oldest results, or all if there are not so many; they stay.
+    /// The `N` oldest results, or all if there are fewer; they stay.
     #[inline]
     #[must_use]
     pub const fn oldest<const N: u8>(self) -> Self {
         Self { results: self.results >> self.len().saturating_sub(N) }
     }
 
-    /// Takes the `count` oldest results, or all if there are not so many.
+    /// Takes the `count` oldest results, or all if there are fewer.
     #[inline]
     pub fn drop_oldest(&mut self, count: u8) {
         *self = Self::new(self.results, self.len().saturating_sub(count));

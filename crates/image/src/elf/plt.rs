@@ -1,7 +1,7 @@
 //! Stubs of the procedure linkage table: which function each jumps to.
 //!
 //! Linkers lay stubs out in several ways, so each is read: it jumps through a slot of the global offset
-//! table, whose relocation names the function.
+//! table, and the slot's relocation names the function.
 //!
 //! ```text
 //! .plt       jmp *slot(%rip); push $index; jmp .plt

@@ -112,7 +112,7 @@ impl<'a> UnwindTable<'a> {
         self.entries.get(after.checked_sub(1)?).filter(|entry| svma < entry.end)
     }
 
-    /// Where the CFA is at an instruction: above `rbp`, else `rsp`, and by so many bytes.
+    /// The CFA at an instruction, as an offset: from `rbp` if the flag is set, else from `rsp`.
     pub(crate) fn cfa(&self, svma: u64) -> Option<(bool, u64)> {
         let offset = EhFrameOffset(self.at(svma)?.offset);
         let fde = self.section.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
@@ -272,7 +272,7 @@ mod tests {
         registers
     }
 
-    /// A stack from 0x7000 on whose words are 0x100, 0x101, ...
+    /// A stack from 0x7000 on with the words 0x100, 0x101, ...
     fn word(address: u64) -> Option<u64> {
         (0x7000..0x7100).contains(&address).then(|| 0x100 + (address - 0x7000) / 8)
     }

@@ -68,7 +68,7 @@ fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_le_bytes(*word), rest))
 }
 
-/// So many bytes, and what follows them at the next multiple of four.
+/// The first `len` bytes, and the rest from the next multiple of four on.
 fn aligned(bytes: &[u8], len: u32) -> Option<(&[u8], &[u8])> {
     let len = usize::try_from(len).ok()?;
     let taken = bytes.get(..len)?;

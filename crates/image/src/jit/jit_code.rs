@@ -60,14 +60,14 @@ impl Dumps {
         let (timed, untimed): (Vec<_>, Vec<_>) = placements.partition(|record| record.time.is_some());
         all.extend(timed);
         all.sort_by_key(|record| record.time);
-        // Code whose time is unknown joins what is mapped in the end.
+        // Code of unknown time is added to the mappings at the end.
         all.extend(untimed);
         Cow::Owned(all)
     }
 }
 
-/// Where a file may be that a process's runtime wrote, and whose files are taken there: as it is named, then
-/// in the process's own file system.
+/// The paths of a file that a process's runtime wrote, each with the users that may own it there: as it is
+/// named, then in the process's own file system.
 pub(crate) fn places(name: &str, pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
     let process = format!("/proc/{}", pid.0);
     // A directory that the user gives has the right files.

@@ -124,8 +124,8 @@ pub(crate) fn write(functions: &[(u64, u64, &[u8])]) -> Vec<u8> {
     text
 }
 
-/// Where a map may be, and whose is taken: in the process's own file system, by the process's own number
-/// there, then as it is named.
+/// The paths of a process's map, each with the users that may own it there: in the process's own file
+/// system, by the process's own number there, then as it is named.
 fn places(pid: Pid, options: &ImageOptions) -> Vec<(Place, Owners)> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.0)).unwrap_or_default();
     let own_number = pid_in_its_namespace(&status).filter(|_| options.symfs.is_none());

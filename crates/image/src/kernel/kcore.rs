@@ -14,7 +14,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 const LE: LittleEndian = LittleEndian;
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
-/// Its program headers are in front, as many as the header can tell of.
+/// Size of the headers in front: the file header, and the most program headers that it can count.
 const HEADERS: usize = HEADER_BYTES + PROGRAM_HEADER_BYTES * u16::MAX as usize;
 const READ_EXECUTE: u32 = 5;
 
@@ -60,7 +60,7 @@ impl Kcore {
     }
 }
 
-/// An ELF core file of these stretches of memory, of which it has as many as its header can tell of.
+/// An ELF core file of these stretches of memory, or of the first ones if its header cannot count all.
 pub(crate) fn write(stretches: &[(Avma, &[u8])]) -> Vec<u8> {
     let count = u16::try_from(stretches.len()).unwrap_or(u16::MAX);
     let stretches = stretches.get(..usize::from(count)).unwrap_or_default();

@@ -113,7 +113,7 @@ mod tests {
         check(&[("_text", 0xffff_ffff_99f0_0000), ("_stext", 0xffff_ffff_9a00_0000)], false);
     }
 
-    /// A recording whose kernel was as long as all memory had all of that in the bundle.
+    /// The bundle once had all of a kernel mapping that was as long as all memory.
     #[test]
     fn of_a_running_kernel_only_text_is_taken() {
         let text = 0xffff_ffff_8100_0000;

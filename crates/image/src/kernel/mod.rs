@@ -7,8 +7,8 @@
 //!           vmlinux   as it was linked: without modules, and without what the kernel patches when it starts
 //!                     and later (alternatives, static keys, ftrace), so that a trace may contradict it
 //! ```
-//! The kernel is mapped in every address space. In order: what was asked for, `kcore_dir` beside the
-//! recording, what is found by build id ([`places`]).
+//! The kernel is mapped in every address space. Sources of its bytes, in order: the files that were asked
+//! for, `kcore_dir` beside the recording, files found by build id ([`places`]).
 
 mod kallsyms;
 pub(crate) mod kcore;
@@ -78,7 +78,7 @@ pub(crate) struct KernelText {
 pub(crate) struct Origin {
     /// What the `kcore` that it was copied of said of its text, if it was.
     pub(crate) kcore_lists: Option<Lists>,
-    /// What could not be used of what was asked for.
+    /// Why a file that was asked for could not be used.
     pub(crate) problem: Option<ObjectError>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn find(elf: &Elf<'_>, name: &str, place: &Place, options: &ImageOpti
 }
 
 /// The file with the DWARF that several debug files share (`dwz -m`): the one in `.gnu_debugaltlink` of
-/// `elf`, whose file is at `place`.
+/// `elf`, which is the file at `place`.
 pub(crate) fn supplement(elf: &Elf<'_>, place: &Place, options: &ImageOptions) -> Option<DebugFile> {
     let (name, id) = elf.debug_alt_link()?;
     let name = Path::new(name);

@@ -38,7 +38,7 @@ impl ObjectKey {
         is_jitdump(&self.name)
     }
 
-    /// Memory whose code cannot be known: nothing is lost where other code takes its place.
+    /// Memory with code that cannot be known: nothing is lost where other code takes its place.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.has_no_file() && !self.is_vdso()
     }

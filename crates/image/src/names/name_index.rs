@@ -43,7 +43,7 @@ impl NameEntry {
     }
 }
 
-/// A shorter word stands in so many names that to note where costs more than to look at each.
+/// A shorter word is in too many names: to note which names costs more than to look at each name.
 const MIN_WORD_BYTES: usize = 4;
 
 /// The names of an object that may have a word in their symbols: all of them if there is none, or it is

@@ -7,7 +7,7 @@ const MAX_COMPARED_BYTES: usize = 128;
 
 /// How far apart the names are, the smaller the nearer; `None` if they have nothing in common.
 ///
-/// First names that contain what was written, then those that differ in few letters.
+/// First names that contain the given one, then those that differ in few letters.
 pub(crate) fn distance(wanted: &str, name: &str) -> Option<(u8, usize)> {
     let (wanted, name) = (wanted.to_lowercase(), name.to_lowercase());
     if wanted.is_empty() {

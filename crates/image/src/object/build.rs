@@ -39,7 +39,7 @@ struct Group {
     start: u64,
     /// The largest that a symbol says; 0: unknown.
     size: u64,
-    /// Its symbols, the best first: so many of the sorted list from this one on.
+    /// Its symbols, the best first: `symbols` entries of the sorted list from `first_symbol` on.
     first_symbol: u32,
     symbols: u32,
     /// It is entered at its start.
@@ -160,7 +160,7 @@ fn name_rank<'a>(symbol: &Symbol, strings: Strings<'a>) -> impl Ord + use<'a> {
     (underscores, symbol.weak, name.len(), name)
 }
 
-/// The group of the hot part of each group whose symbols are all cold parts.
+/// Maps each group that has only symbols of cold parts to the group of its hot part.
 fn hot_groups(source: &Source<'_>, order: &[u32], groups: &[Group]) -> FxHashMap<u32, u32> {
     let hot_parts = cold::hot_parts(source.symbols, source.strings, source.cold, source.split_off);
     let mut hot_of = FxHashMap::default();
@@ -332,7 +332,7 @@ impl Build<'_> {
         }
     }
 
-    /// The file's bytes of a part of a section, as many as there are.
+    /// The file's bytes of a part of a section, or the first of them if the file ends before.
     fn bytes(&self, section: &CodeSection, start: u64, end: u64) -> &[u8] {
         let from = section.file_offset.saturating_add(start.saturating_sub(section.start));
         let from = usize::try_from(from).unwrap_or(usize::MAX);

@@ -1,8 +1,8 @@
 //! Cold parts: the compiler moves what it thinks is rare of `f` into `f.cold`, far away, reached by jump.
 //! Both are one function.
 //!
-//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner. GCC
-//! 8 gives that name to cold parts, too: those unwind as what is inside of `f` does.
+//! A piece that is *called* is a function of its own: `f.part.0`, and the `f.cold.1` of LLVM's outliner.
+//! GCC 8 gives that name to cold parts, too: those unwind as the inside of `f` does.
 
 use rustc_hash::FxHashMap;
 

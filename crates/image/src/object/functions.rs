@@ -83,7 +83,7 @@ impl Functions {
         self.names.get(function.first_name as usize..end).unwrap_or_default()
     }
 
-    /// The function whose name has this number in [`Self::names`].
+    /// The function with the name of this number in [`Self::names`].
     pub(crate) fn of_name(&self, number: u32) -> Option<u32> {
         let next = self.list.partition_point(|function| function.first_name <= number);
         u32::try_from(next.checked_sub(1)?).ok()

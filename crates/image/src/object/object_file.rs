@@ -30,7 +30,7 @@ pub(crate) struct ObjectFile {
     pub(crate) state: Result<Loaded, ObjectError>,
 }
 
-/// An object whose file is there.
+/// An object with a file on this machine.
 pub(crate) struct Loaded {
     /// Where the file is on this machine.
     pub(crate) place: Place,

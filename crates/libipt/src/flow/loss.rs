@@ -19,7 +19,7 @@ pub(super) struct Lost {
     pub(super) psb: Option<AuxOffset>,
     /// libipt goes on after that PSB.
     pub(super) synchronised: bool,
-    /// Who ran before, if another thread runs now.
+    /// The thread that ran before, if another one runs now.
     pub(super) before: Option<Running>,
 }
 
@@ -80,7 +80,7 @@ impl Flow<'_> {
         }
     }
 
-    /// The stream is over: what is lost now is lost until the end.
+    /// The stream is over: a loss that is open lasts until the end.
     pub(super) fn finish_stream(&mut self) {
         let missing = self.segment.missing;
         if missing > 0 {

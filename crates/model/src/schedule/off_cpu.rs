@@ -39,7 +39,7 @@ impl OffCpu {
 pub struct Reasons {
     /// What it went to wait for: each a little before its [`OffCpu`].
     waits: Vec<(Ns, Box<Waiting>)>,
-    /// Who woke it, where an [`OffCpu`] says when.
+    /// The threads that woke it, where an [`OffCpu`] says when.
     wakers: Vec<(Ns, Box<Waking>)>,
 }
 

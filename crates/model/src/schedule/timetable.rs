@@ -1,4 +1,4 @@
-//! Who ran on one CPU.
+//! The threads that ran on one CPU.
 //!
 //! Records get lost, and then two that follow one another contradict: a thread cannot leave a CPU on which
 //! another one runs. Such a time is doubtful: it is no thread's for sure, and the entry of each thread that
@@ -28,7 +28,7 @@ pub struct OnCpu {
     pub doubtful: bool,
 }
 
-/// Who ran on one CPU.
+/// The threads that ran on one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timetable {
     /// By time; the last one is open (`to` is [`Ns::MAX`]) while its thread runs.
@@ -38,7 +38,7 @@ pub(super) struct Timetable {
 }
 
 impl Timetable {
-    /// The one who runs now.
+    /// The run of the thread that is on the CPU now.
     pub(super) fn open(&mut self) -> Option<&mut OnCpu> {
         self.runs.last_mut().filter(|last| last.to == Ns::MAX)
     }
