@@ -17,7 +17,7 @@ impl BlockId {
 /// Straight code and the branch at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Whose code it is; the kernel's is the same in all.
+    /// The address space of the code; the kernel's is the same in all.
     pub(crate) space: SpaceId,
     /// First instruction.
     pub(crate) start: Target,

@@ -1,9 +1,9 @@
 //! When: TSC, TMA, MTC, CYC and CBR packets to a bounded time for every flow packet.
 //!
 //! An [`Anchor`] is a packet that gives the TSC: TSC itself, some core cycles late ([`anchor`]), or MTC
-//! through TMA ([`crystal`]). Between two anchors CYC packets count core cycles, whose length CBR and the
-//! anchors around bound ([`core`]). From both follow the bounds and the estimate of what lies between the
-//! anchors ([`interval`]), once what follows is known ([`settle`]).
+//! through TMA ([`crystal`]). Between two anchors CYC packets count core cycles; CBR and the anchors around
+//! bound their length ([`core`]). From both follow the bounds and the estimate of times between the anchors
+//! ([`interval`]), once later packets are known ([`settle`]).
 //!
 //! So a flow packet's time is known only after the anchor that follows it: until then it is a *slot*, and
 //! events refer to slots. With CYC it takes one interval more, because a change of the core's frequency may
@@ -84,10 +84,10 @@ pub(crate) struct Clock {
     /// Without it there is no time, whatever TSC packets there are.
     has_tsc: bool,
     has_cyc: bool,
-    /// Cycles that may have passed without a CYC: those of the threshold, and what is left of a cycle at both
+    /// Cycles that may have passed without a CYC: those of the threshold, and a part of a cycle at both
     /// ends.
     unseen_cycles: u64,
-    /// A CYC packet comes only when as many cycles have passed.
+    /// A CYC packet comes only after this many cycles.
     cyc_threshold: u64,
     conversion: TscClock,
     /// A TSC near the recording, to complete the packet's 56 bits.
@@ -198,7 +198,7 @@ impl Clock {
         self.has_cyc
     }
 
-    /// A slot for a TNT at hand, at whose first branch `work` instructions had passed.
+    /// A slot for the TNT at hand; `work` instructions had passed at its first branch.
     pub(crate) fn tnt(&mut self, work: u32, tnt: Tnt) {
         if self.has_cyc { self.tnt_of::<true>(work, tnt) } else { self.tnt_of::<false>(work, tnt) }
     }
@@ -284,7 +284,7 @@ impl Clock {
         self.now().map_or(Ns(0), |now| self.conversion.to_ns(now.point))
     }
 
-    /// At least so many ticks since the last anchor.
+    /// A lower bound of the ticks since the last anchor.
     fn least_since_anchor(&self) -> u128 {
         let Some(cycle) = self.cycle.filter(|_| self.has_cyc) else { return 0 };
         ticks::of(self.timeline.since().least().saturating_sub(self.unseen_cycles), cycle.low)

@@ -123,12 +123,12 @@ impl Continuation {
         };
     }
 
-    /// The code has changed: forgets what is known of it.
+    /// The code has changed: forgets all that is known of it.
     pub fn forget_code(&mut self) {
         (self.once, self.again) = (None, None);
     }
 
-    /// Decodes what is settled of a recording that has grown.
+    /// Decodes the settled part of a recording that has grown.
     ///
     /// `context` has of the recording at least the trace from [`Self::needed_from`] on, and the schedule of
     /// its time.

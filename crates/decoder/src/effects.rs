@@ -88,9 +88,9 @@ pub(crate) enum Role {
     Return,
     /// A compressed return to a call before the effect: the stack knows where it goes.
     ReturnToStack,
-    /// Inside of a function, or to one: what is open stays open.
+    /// Inside of a function, or to one: open calls stay open.
     Jump,
-    /// Into the middle of another function: what is open may have ended.
+    /// Into the middle of another function: open calls may have ended.
     Landing,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Role {
 pub(crate) enum End {
     /// The packet is used up.
     Used,
-    /// At an indirect branch: the bits that are left belong to what is after its TIP.
+    /// At an indirect branch: the remaining bits belong to branches after its TIP.
     Indirect,
     /// With a compressed return to a call before this effect, of user code, and of the kernel's.
     Return,
@@ -146,8 +146,8 @@ pub(crate) struct Effect<W = InstructionCount> {
     pub(crate) end: End,
     /// Its branches that are transfers, if they are [prunable](path::prunable).
     pub(crate) prunable: Prunable,
-    /// So many of its calls have not returned; of more than the stack has room for, the youngest. -1: it
-    /// returned by a TIP to a call before it.
+    /// The number of its calls that have not returned; if the stack has no room for all, of the youngest.
+    /// -1: it returned by a TIP to a call before it.
     pub(crate) calls: i8,
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct Effects<W = InstructionCount> {
     /// From an effect's first edge on: its calls that have not returned, oldest first. Apart, so that a walk
     /// needs nothing else.
     calls: Vec<BlockId>,
-    /// What each of them is to who gets it: few are asked that.
+    /// By edge, the transfer that the sink gets; apart, as few are asked for it.
     transfers: Vec<Transfer>,
     failures: Vec<Failure>,
     /// By call.
@@ -231,7 +231,7 @@ pub(crate) struct Effects<W = InstructionCount> {
     memo: Memo<W>,
     /// Room for the calls of one that is being worked out.
     open: Vec<BlockId>,
-    /// With so many edges it is time to drop those that no effect has any more.
+    /// At this number of edges it is time to drop those that no effect has any more.
     enough_edges: usize,
     /// Packets that asked for effects.
     pub(crate) packets: u64,
@@ -242,16 +242,16 @@ pub(crate) struct Effects<W = InstructionCount> {
 /// Bits of a TNT packet that make one effect: all of a short one. More would make more effects, fewer more
 /// lookups.
 const BITS: u8 = 7;
-/// So much of them is enough, for each worker.
+/// The size at which a worker forgets all effects.
 const MAX_BYTES: usize = 16 << 20;
 /// Edges with which [`Effects::tidy`] first drops those that no effect has any more; fewer if the memo has
 /// fewer entries.
 const EDGES_MIN: usize = 1 << 16;
-/// There is room for so many before they are moved: 9 MB, of which only what is used is ever touched.
+/// Edges that have room before they are moved: 9 MB; only the used part of it is ever touched.
 const FIRST_EDGES: usize = 1 << 17;
 
 impl<W: Work> Effects<W> {
-    /// With a memo of at most so many entries, and at least a line of them.
+    /// With a memo of at most `entries` entries, and at least a line of them.
     pub(crate) fn new(entries: usize) -> Self {
         let first_edges = entries.min(FIRST_EDGES);
         Self {
@@ -338,8 +338,8 @@ impl<W: Work> Effects<W> {
         self.failures.get(effect.edges.0 as usize)
     }
 
-    /// Drops the edges of effects that the memo has lost, once they are as many as all others. To be called
-    /// between two segments, when nothing outside has the number of an edge.
+    /// Drops the edges of effects that the memo has lost, once the number of edges has doubled since the
+    /// last time. To be called between two segments, when nothing outside has the number of an edge.
     pub(crate) fn tidy(&mut self) {
         if self.edges.len() < self.enough_edges {
             return;
@@ -395,12 +395,12 @@ pub(crate) enum Asked {
     Address(Avma),
     /// Tracing ends with a branch there.
     End(Avma),
-    /// Tracing starts there: in an address space, whose number stands for the block's.
+    /// Tracing starts there: the number of the address space stands for the block's.
     Start(Avma),
 }
 
 impl Asked {
-    /// Asks for the oldest of these bits, as many as one effect may have.
+    /// Asks for the oldest of these bits, up to the number that one effect may have.
     #[inline]
     pub(crate) fn bits(bits: Tnt) -> Self {
         Self::Bits(bits.oldest::<BITS>())

@@ -7,7 +7,7 @@
 //! tracing is off), SKL014 (TIP.PGD of a direct branch out of the IP filter may have no address: the filter's
 //! ranges tell which branch it was), BDM70 (SKD024, SKL021, KBL021: PSB+ may have a FUP though tracing is
 //! off: TIP.PGE follows) and APL12 (OVF may be followed by a FUP though tracing is off: TIP.PGE, TraceStop or
-//! a PSB+ without FUP follows). SKZ84 (TMA in a virtual machine whose TSC is offset) does not concern user
+//! a PSB+ without FUP follows). SKZ84 (TMA in a virtual machine with an offset TSC) does not concern user
 //! code of the host.
 
 use model::CpuModel;

@@ -41,7 +41,7 @@ use crate::work::Work;
 use crate::worker_cache::WorkerCache;
 
 /// The longest segment that is decoded: its events are in memory until it ends. Far above the longest PSB
-/// period that processors have, so what is longer has lost its PSBs.
+/// period that processors have, so a longer one has lost its PSBs.
 const MAX_BYTES: u64 = 1 << 24;
 
 /// What is known of execution.
@@ -53,9 +53,9 @@ enum State {
     Off,
     /// In code that we follow, at the block of `Walk::here`.
     On,
-    /// In traced kernel code whose text we do not have.
+    /// In traced kernel code without text.
     Kernel,
-    /// In a virtual machine, whose code we do not have.
+    /// In a virtual machine: its code is not at hand.
     Guest,
     Lost(Lost),
 }
@@ -327,7 +327,7 @@ impl<'a, W: Work> Flow<'a, W> {
         Step { lo, own: slot, slot, at }
     }
 
-    /// A packet of code that is skipped: what was deferred to the last TNT of code that is not was before it.
+    /// A packet of skipped code: anything deferred to the last TNT of followed code was before it.
     fn end_waiting(&mut self, at: AuxOffset) {
         if self.last.open_tnt {
             self.step(at);

@@ -1,6 +1,6 @@
 //! The block graph: every block that was reached, in one array, linked by index.
 //!
-//! Each worker has a graph of its own; what is in it never changes what is decoded, only how fast.
+//! Each worker has a graph of its own; it never changes the decoded events, only the speed.
 
 mod index;
 
@@ -12,15 +12,15 @@ use crate::Context;
 use crate::block::{Block, BlockId};
 use index::Index;
 
-/// So many are enough (about 100 MB).
+/// Blocks that are enough (about 100 MB).
 const MAX_BLOCKS: usize = 1 << 20;
-/// There is room for so many before they are moved: 4 MB, of which only what is used is ever touched.
+/// Blocks that have room before they are moved: 4 MB; only the used part of it is ever touched.
 pub(crate) const FIRST_BLOCKS: usize = 1 << 16;
 
 pub(crate) struct BlockGraph {
     blocks: Vec<Block>,
     index: Index,
-    /// The function that was met last, of a space: most of what is new is near.
+    /// The function that was met last, of a space: most new blocks are near.
     function: Option<(SpaceId, FunctionStretch)>,
 }
 
@@ -39,8 +39,8 @@ impl BlockGraph {
     /// The block that starts at `ip`.
     pub(crate) fn at(&mut self, context: &Context<'_>, space: SpaceId, ip: Avma) -> Result<BlockId, NoCode> {
         let space = space_of(space, ip);
-        // Of what is met for the first time neither the code nor its place in the index was looked at lately:
-        // a processor waits for both at once.
+        // A block that is met for the first time has neither its code nor its place in the index in a
+        // cache: a processor waits for both at once.
         let bytes = context.code.code(space, ip)?;
         black_box(bytes.first().copied());
         if let Some(id) = self.index.find(&self.blocks, space, ip) {

@@ -87,7 +87,7 @@ impl<'a> Instructions<'a> {
         decoded
     }
 
-    /// What the disassembler has found last, if that is what was given last; invalid if it does not know it.
+    /// The disassembler's last instruction: the one given last, if from there; invalid if it knows none.
     pub(crate) fn disassembled(&self) -> Option<&Instruction> {
         self.disassembler.as_ref().map(|disassembler| &disassembler.instruction)
     }

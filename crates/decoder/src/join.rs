@@ -100,7 +100,7 @@ fn join_groups<G: Digester>(
 
 /// Segments that must be merged by time.
 enum Group<'a> {
-    /// All of these streams, cut after so many bytes.
+    /// All of these streams, each with the number of bytes after which it is cut.
     Whole(Vec<(Stream<'a>, u64)>),
     Part(Vec<Timed<'a>>),
 }
@@ -132,7 +132,7 @@ fn timed<'g, 'a>(
 ) -> impl Iterator<Item = Timed<'a>> + 'g {
     let mut latest = Ns(0);
     stream.segments(bytes).map(move |segment| {
-        // Damage must not reorder a buffer.  A stream may begin with what was lost before its first PSB.
+        // Damage must not reorder a buffer.  A stream may begin with a loss before its first PSB.
         latest = if segment.first { Ns(0) } else { latest.max(start_time(context, &segment.pieces)) };
         Timed { start: latest, segment }
     })
@@ -184,7 +184,7 @@ pub(crate) struct Join<'a, D> {
     pub(crate) stats: DecodeStats,
     /// The last time given out, per thread.
     pub(crate) last: BTreeMap<Tid, LastTime>,
-    /// The last AUX offset of which events were given out, of each buffer whose segments are decoded again.
+    /// The last AUX offset with events that were given out, of each buffer with segments decoded again.
     pub(crate) given: BTreeMap<usize, AuxOffset>,
     /// What each thread has executed up to there; none in a decode without counters.
     counted: Option<BTreeMap<Tid, Counters>>,
@@ -195,10 +195,10 @@ pub(crate) struct Join<'a, D> {
 }
 
 /// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
-/// keep their order. Each with what was made of its events.
+/// keep their order. Each with the digest of its events.
 type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Option<D>)>;
 
-/// What the segments of a group have given so far and was not given out.
+/// The output of a group's segments that was not given out yet.
 pub(crate) struct Pending<D> {
     pub(crate) waiting: Waiting<D>,
     /// By buffer: when its last stretch began.

@@ -118,7 +118,7 @@ pub struct DecodeStats {
 pub struct Decoded {
     /// What it took and met: the same with any decoder and any number of workers.
     pub stats: DecodeStats,
-    /// A line on how the decoder worked, for those who want to know.
+    /// A line on how the decoder worked, for diagnosis.
     pub diagnosis: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct Decoded {
 pub struct Context<'a> {
     /// The whole recording.
     pub recording: &'a Recording<'a>,
-    /// Who ran when.
+    /// Which threads ran when.
     pub schedule: &'a Schedule,
     /// What ran.
     pub code: &'a dyn CodeSource,
@@ -144,7 +144,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// That of a recording whose code is `image`.
+    /// The context of a recording with the code of `image`.
     #[must_use]
     pub fn new(
         recording: &'a Recording<'a>,
@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
         Target { ip, function: id, at_entry }
     }
 
-    /// A branch is emitted, unless it is a jump inside of a function whose jumps the sink did not ask for.
+    /// A branch is emitted, unless it is a jump inside of a function and the sink asked for none of it.
     #[must_use]
     pub fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
         let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);

@@ -49,7 +49,7 @@ enum Other {
 /// Records that are pruned at a time: few enough to be in the processor's first cache then.
 const RECENT: usize = 256;
 
-/// There is room for so many records before they are moved: 1 MB, of which only what is used is ever touched.
+/// Records that have room before they are moved: 1 MB; only the used part of it is ever touched.
 const FIRST_KEPT: usize = 1 << 15;
 
 /// Room for fewer events is not worth keeping.
@@ -300,8 +300,8 @@ impl<W: Work> Output<W> {
         }
     }
 
-    /// Makes the events that records are, in the place of what is in `events`; whether their times and bounds
-    /// are in order. Each is passed to `counters`.
+    /// Makes the events of `records`, in the place of the content of `events`; whether their times and
+    /// bounds are in order. Each is passed to `counters`.
     #[inline(never)]
     fn events(
         &self,
@@ -407,7 +407,7 @@ fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
     &mut events[number]
 }
 
-/// Makes an event where it stays, piece by piece, as what was just written costs a processor much to copy.
+/// Makes an event in its place, piece by piece: a copy of just written bytes costs a processor much.
 #[inline(always)]
 fn branch<W: Work>(
     times: &mut Times<'_>,

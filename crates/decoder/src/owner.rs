@@ -1,4 +1,4 @@
-//! Whose code a buffer's trace is, at a given time.
+//! The threads that a buffer's trace is of, at a given time.
 
 use model::schedule::OnCpu;
 use model::{AuxOwner, Cpu, Ns, Pid, Schedule, Tid};
@@ -57,11 +57,11 @@ pub enum Owner<'a> {
     Thread(Running),
     /// Those that the switch records name.
     Cpu {
-        /// Who is traced.
+        /// The traced threads.
         schedule: &'a Schedule,
-        /// Who came and left, by time.
+        /// The threads that came and left, by time.
         runs: &'a [OnCpu],
-        /// Whose buffer it is.
+        /// The buffer's CPU.
         cpu: Cpu,
     },
 }

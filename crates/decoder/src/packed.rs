@@ -8,8 +8,8 @@
 //!                 before, distance of the bounds from the estimate
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
-//! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; what is not of each event
-//! is written by `postcard`.
+//! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; `postcard` writes all
+//! that is not of each event.
 
 use std::borrow::Cow;
 

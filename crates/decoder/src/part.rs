@@ -20,7 +20,7 @@ use crate::pieces::start_time;
 use crate::segment::Timed;
 use crate::{Context, search};
 
-/// What one thread did in a time, and some of what was around.
+/// A time of one thread, and some of the trace around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The thread.
@@ -38,7 +38,7 @@ pub struct Part {
 pub enum Around {
     /// From the PSB before the last one before it, to the first one after it.
     Psbs,
-    /// The segments that have it, and so many more on either side.
+    /// The segments that have it, and this many more on either side.
     Segments(usize),
 }
 
@@ -71,7 +71,7 @@ impl Part {
         search::stretch(context, pieces, (self.from, self.to), margin)
     }
 
-    /// So many segments more on either side.
+    /// The number of segments more on either side.
     fn more(&self) -> usize {
         match self.around {
             Around::Psbs => 0,
@@ -107,7 +107,7 @@ impl Part {
         part
     }
 
-    /// Which of the stretches that start at `starts` have the time, with so many before and after.
+    /// Which of the stretches that start at `starts` have the time, with `before` and `after` more.
     fn range(&self, starts: &[Ns], before: usize, after: usize) -> Range<usize> {
         let is_before = |start: &Ns| start.0.saturating_add(LAG_NS) < self.from.0;
         let first = starts.partition_point(is_before).saturating_sub(1 + before);
@@ -126,7 +126,7 @@ impl Part {
             })
             .collect();
         let range = self.range(&starts, 1, 0);
-        // Where the segment starts it may begin with what was lost before its PSB.
+        // Where the segment starts it may begin with a loss before its PSB.
         let start = if range.start == 0 { Some(timed.start) } else { starts.get(range.start).copied() };
         let from = psbs.get(range.start).copied().unwrap_or(timed.segment.start());
         let to = psbs.get(range.end).copied().unwrap_or(timed.segment.end);

@@ -208,7 +208,7 @@ impl<W: Work> Pruner<W> {
         true
     }
 
-    /// Keeps what is pending: a function in question may be involved.
+    /// Keeps the pending records: a function in question may be involved.
     #[inline]
     fn keep_pending(&mut self, kept: &mut Vec<Record<W>>, effects: &Effects<W>) {
         if !self.pending.is_empty() {
@@ -271,8 +271,8 @@ mod tests {
         starts.zip(ends).map(|(start, end)| &effect[start..end]).collect()
     }
 
-    /// A call's number, and the address that it returns to, say how deep it is and who calls: whether that
-    /// one is asked about is the same for all that return there.
+    /// A call's number, and the address that it returns to, say how deep it is and which function called:
+    /// whether that is asked about is the same for all that return there.
     fn parsed(effects: &[Vec<&str>]) -> (Vec<Edge>, Vec<Record>, Vec<Reached>) {
         let is_asked = |running: &[char]| running.last().is_some_and(|name| name.is_uppercase());
         let frame = |running: &[char]| match running.last() {

@@ -89,8 +89,7 @@ impl<'a> Reader<'a> {
             self.decode_stitched(rest)
         };
         match decoded {
-            // A CYC of two bytes whose second, with the byte after it, is an OVF: two CYC in a row would be
-            // full ones.
+            // A CYC of two bytes, the second of which begins an OVF: two CYC in a row would be full ones.
             Ok((Packet::Cyc(_), 2)) if self.skd007 && rest.get(1..3) == Some(&[0x02, 0xf3]) => {
                 self.skip(1);
                 Some(Item::Packet(start, Packet::Pad))

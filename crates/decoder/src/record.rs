@@ -33,7 +33,7 @@ pub(crate) enum What {
     Effect,
     /// The branches of an effect with the first bit of a TNT packet: those after it are of the next slot.
     Tnt,
-    /// Something else, whose number is in the place of the edge's.
+    /// Something else; its number is in the place of the edge's.
     Other,
 }
 

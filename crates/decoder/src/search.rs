@@ -5,7 +5,7 @@
 //!   looked at              3   4 5  2            1                   the first PSB after each place
 //!   the time                     ^
 //! ```
-//! Where damage makes times go back the place may be a wrong one; who decodes it finds out.
+//! Where damage makes times go back the place may be a wrong one; the decoder finds out.
 
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ pub(crate) fn stretch(
     start..cut(end).unwrap_or(stream.end)
 }
 
-/// The first PSB whose time is after `time`; the end of `pieces` if there is none.
+/// The first PSB with a time after `time`; the end of `pieces` if there is none.
 #[must_use]
 pub fn first_psb_after(recording: &Recording<'_>, pieces: &[AuxPiece<'_>], time: Ns) -> AuxOffset {
     let Some(stream) = extent(pieces) else { return AuxOffset(0) };

@@ -23,7 +23,7 @@ pub struct Segment<'a> {
     pub truncations: Vec<AuxOffset>,
     /// The first such offset after the end.
     pub lost_after: Option<AuxOffset>,
-    /// After the end so many bytes are missing: the kernel's records have them.
+    /// The bytes that are missing after the end, by the kernel's records.
     pub missing: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who decodes a segment: ours does by default, and another decoder can stand in its place.
+//! The decoder of segments: ours by default, and another one can stand in its place.
 //!
 //! What surrounds it is the same for both: cutting buffers into segments, workers, merging by time, time that
 //! never runs backwards.
@@ -29,7 +29,7 @@ pub trait SegmentDecoder: Sync {
     /// Decodes one segment.
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput;
 
-    /// A line on how it worked, for those who want to know.
+    /// A line on how it worked, for diagnosis.
     fn diagnosis(&self) -> Option<String> {
         None
     }
@@ -62,11 +62,11 @@ pub struct OwnDecoder {
 /// caches of a CPU.
 type WorkerCaches<W> = Mutex<FxHashMap<ThreadId, WorkerCache<W>>>;
 
-/// Rooms that are kept: as many as there are segments that wait to be given out, but not with any number of
+/// Rooms that are kept: one for each segment that waits to be given out, but not with any number of
 /// workers.
 const ROOMS_MAX: usize = 32;
 
-/// Far more than a program's busy parts need; half a cache line each, but only as many as there are effects.
+/// Far more than a program's busy parts need; half a cache line each, and the memo grows with the effects.
 const MEMO_ENTRIES: usize = 1 << 18;
 
 impl Default for OwnDecoder {
@@ -76,8 +76,7 @@ impl Default for OwnDecoder {
 }
 
 impl OwnDecoder {
-    /// With another number of places in the memo than usual, four at least: what is decoded does not depend
-    /// on it.
+    /// With another number of places in the memo than usual, four at least: the events do not depend on it.
     #[must_use]
     pub fn with_memo(memo_entries: usize) -> Self {
         Self {
@@ -147,7 +146,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packets that asked for effects, and those whose effect was not remembered.
+/// Packets that asked for effects, and those that asked for one that was not remembered.
 fn asked<W: Work>(caches: &WorkerCaches<W>) -> (u64, u64) {
     let known = lock(caches);
     let sum = |of: fn(&Effects<W>) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();

@@ -5,9 +5,9 @@
 //!   segments        |---|----|---|---|---|-----|----|---|-----|
 //!   share 1 to 3    |-----1------|------2------|------3-------|
 //! ```
-//! A share is the segments that begin in it, cut as all of the recording is: so that what is decoded does not
-//! depend on the number of shares. Where segments are cut depends on the cut before; so the cuts of a buffer
-//! are searched from its begin, by one PSB after each 64 KB.
+//! A share is the segments that begin in it, cut as all of the recording is: so the decoded events do not
+//! depend on the number of shares. Where segments are cut depends on the cut before; so the cuts of a
+//! buffer are searched from its begin, by one PSB after each 64 KB.
 
 use std::ops::Range;
 
@@ -120,7 +120,7 @@ impl<'a> Buffers<'a> {
         Self { buffers, bytes }
     }
 
-    /// The share, from 1, that a segment is in which begins after so many bytes.
+    /// The share, from 1, of a segment that begins after `before` bytes.
     fn share_at(&self, before: u64, of: u32) -> u32 {
         let share = u128::from(before) * u128::from(of) / u128::from(self.bytes.max(1));
         u32::try_from(share).unwrap_or(u32::MAX).min(of.saturating_sub(1)) + 1
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// A buffer of so many PSBs, each of 100 bytes; with a hole after the fifth.
+    /// A buffer of PSBs, each of 100 bytes; with a hole after the fifth.
     fn buffer(index: u32, owner: AuxOwner, bytes: &[u8]) -> AuxBuffer<'_> {
         let (first, second) = bytes.split_at(500.min(bytes.len()));
         let piece = |offset, bytes| AuxPiece { offset: AuxOffset(offset), bytes, file_offset: 0 };

@@ -24,7 +24,7 @@ use crate::stretch::Stretch;
 use crate::workers::{Decoding, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats, Decoded, NoDigester, join};
 
-/// A segment whose output is stored, or missing.
+/// A segment with stored output, or a missing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSegment {
     /// Index in `Recording::buffers`.
@@ -33,7 +33,7 @@ pub struct StoredSegment {
     pub at: AuxOffset,
     /// Where the next one starts, or the buffer ends.
     pub end: AuxOffset,
-    /// The time of its first packets; 0 of a buffer's first segment, which may begin with what was lost.
+    /// The time of its first packets; 0 of a buffer's first segment, which may begin with a loss.
     pub start: Ns,
     /// The time of the next one's first packets; `None`: there is none.
     pub until: Option<Ns>,
@@ -129,7 +129,7 @@ pub fn join_stored<G: Digester>(
     Decoded { stats: DecodeStats { bytes, ..stats }, diagnosis: None }
 }
 
-/// `segments`, in the order of buffers and offsets, and between them what is not there of the recording's
+/// `segments`, in the order of buffers and offsets, with missing ones for the rest of the recording's
 /// trace.
 #[must_use]
 pub fn with_missing(context: &Context<'_>, segments: &[StoredSegment]) -> Vec<StoredSegment> {

@@ -63,7 +63,7 @@ impl Stays {
     }
 }
 
-/// Records of a CPU were lost: who was off the others meanwhile may have been there.
+/// Records of a CPU were lost: threads that were off the others meanwhile may have been there.
 fn may_have_run<'a>(
     schedule: &'a Schedule,
     seen: &'a BTreeSet<Tid>,

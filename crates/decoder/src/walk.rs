@@ -26,7 +26,7 @@ pub(crate) use trial::{Choices, Trial, TrialState};
 /// Where execution is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here<W> {
-    /// The block whose first instruction is next.
+    /// The block that begins with the next instruction.
     pub(crate) block: BlockId,
     /// Work done so far: its instructions share out the time between two packets.
     pub(crate) work: W,
@@ -308,7 +308,7 @@ impl<W: Work> Walk<'_, W> {
         self.here.work = self.here.work.plus(W::of_interrupted_block(block, self.context.code, ip));
     }
 
-    /// The effect at `block` of what is asked.
+    /// The effect of `asked` at `block`.
     #[inline]
     fn effect(&mut self, block: BlockId, asked: Asked) -> Effect<W> {
         if let Some(effect) = self.effects.find(block, asked) {
@@ -387,7 +387,7 @@ impl<W: Work> Walk<'_, W> {
         Program { context, graph, effects, space: *space }.return_site(call, side).ok()
     }
 
-    /// A compressed return that goes to no call of its side whose code there is.
+    /// A compressed return for which its side has no call, or no code to return to.
     #[cold]
     fn return_astray(&mut self, step: Step, side: Side, call: Option<BlockId>) -> Walked<()> {
         let from = self.graph.block(self.here.block).last;
@@ -436,7 +436,7 @@ impl<W: Work> Walk<'_, W> {
         cause
     }
 
-    /// Follows the pending TNT bits; what is left of them waits for a TIP.
+    /// Follows the pending TNT bits; those left over wait for a TIP.
     ///
     /// A TNT packet's time is that of its first branch (SDM, "Cycle Packet Semantics"); simulators write the
     /// time of its last. By either, no branch is earlier than the flow packet before or later than the one

@@ -1,17 +1,17 @@
-//! Workers that decode segments, a few of them ahead of the one whose turn it is.
+//! Workers that decode segments, a few of them ahead of the next that is taken.
 //!
 //! ```text
 //!   segments   | 0 | 1 | 2 | 3 | 4 | 5 | 6 ...
 //!              taken |   |   |   |   | not begun
 //!                      ^   \_____ begun
-//!                      whose turn it is
+//!                      the next that is taken
 //! ```
 //! A worker that is free finds the next segment and decodes it: so its bytes are first read, and its pages
 //! mapped, by any thread.
 //!
-//! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes. So there
-//! are never more threads than workers, which would take turns on as many CPUs, and one worker alone needs no
-//! thread.
+//! The thread that takes the outputs is a worker, too: while the next one is not there, it decodes. So
+//! there are never more threads than workers, and one worker alone needs no thread; more threads would only
+//! take turns on the CPUs.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, TryRecvError};
@@ -31,7 +31,7 @@ use crate::stretch::Stretch;
 /// something to do.
 const AHEAD_PER_WORKER: usize = 3;
 
-/// A segment, and what the one who joins must know of it before it is decoded.
+/// A segment, and the place of its output, which must be known before it is decoded.
 pub(crate) struct QueuedSegment<'s> {
     pub(crate) place: Place,
     pub(crate) segment: Segment<'s>,
@@ -51,7 +51,7 @@ pub(crate) struct Place {
     pub(crate) again: Option<Again>,
 }
 
-/// What a segment's decoding gave, and what was made of each stretch's events.
+/// A segment's output, and the digest of each stretch's events.
 type DigestedOutput<D> = (SegmentOutput, Vec<Option<D>>);
 
 /// A segment that a worker has begun, and where its output goes; the flag: it is decoded more than once.
@@ -89,12 +89,12 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = QueuedSegment<'s>> + Send, G: 
 /// The outputs of segments, in their order.
 pub(crate) struct Outputs<'w, 's, S, G: Digester> {
     work: &'w SharedQueue<'w, S, G>,
-    /// The segment whose turn it is, if no other worker has begun it.
+    /// The next segment that is taken, if no other worker has begun it.
     begun: Option<Job<'s, G::Digest>>,
 }
 
 impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, G> {
-    /// Whose turn it is; `None`: all are taken.
+    /// The place of the next segment that is taken; `None`: all are taken.
     pub(crate) fn place(&mut self) -> Option<Place> {
         let mut queue = self.work.queue();
         if queue.ahead.is_empty() {
@@ -103,7 +103,7 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, 
         queue.ahead.front().map(|(place, _)| *place)
     }
 
-    /// The output of the segment whose turn it is; nothing where there is none.
+    /// The output of the next segment; nothing where there is none.
     pub(crate) fn take(&mut self) -> DigestedOutput<G::Digest> {
         let mut begun = self.begun.take();
         loop {
@@ -126,7 +126,7 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, 
 }
 
 impl<S, G: Digester> Drop for Outputs<'_, '_, S, G> {
-    /// Whatever happens to who takes them, the threads end.
+    /// Whatever happens to the thread that takes them, the workers' threads end.
     fn drop(&mut self) {
         self.work.queue().most = 0;
         self.work.room.notify_all();

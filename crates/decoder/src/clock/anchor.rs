@@ -49,9 +49,9 @@ pub(super) struct Anchor {
 pub(super) enum Kind {
     /// It is not, or has been narrowed by what is around it.
     Final,
-    /// A TSC packet, which says what the TSC was some core cycles ago.
+    /// A TSC packet, which gives the TSC of some core cycles ago.
     Tsc,
-    /// A TSC packet in PSB+. A segment may begin there: what was before does not change the times after it.
+    /// A TSC packet in PSB+. A segment may begin there: packets before it do not change the times after it.
     PsbTsc,
     /// An MTC packet that follows skipped ones, and may be late.
     LateMtc,
@@ -81,7 +81,7 @@ impl Anchor {
         (right.lo.saturating_sub(self.hi), right.hi.saturating_sub(self.lo))
     }
 
-    /// It is a TSC packet whose lag is not settled.
+    /// It is a TSC packet with a lag that is not settled.
     #[inline]
     pub(super) fn is_tsc(self) -> bool {
         matches!(self.kind, Kind::Tsc | Kind::PsbTsc)

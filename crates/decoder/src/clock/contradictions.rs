@@ -200,7 +200,7 @@ fn check(stream: &[Piece]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What happens next, so many ticks later.
+/// What happens next, after a number of ticks.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Flow,
@@ -244,7 +244,7 @@ fn stream(all: &[(Next, i64)]) -> Vec<Piece> {
 enum Damage {
     Replaced(Piece),
     Lost,
-    /// It comes so many packets late.
+    /// It comes this many packets late.
     Late(usize),
 }
 

@@ -12,7 +12,7 @@ use super::span::Span;
 use super::ticks::FRACTION;
 
 /// Cycles must outnumber those that CYC packets may have left out by this factor, and the time what the
-/// anchors leave open, or they measure nothing: what is as vague as that agrees with any CBR.
+/// anchors leave open, or they measure nothing: a vaguer measurement agrees with any CBR.
 const MEASURABLE: u64 = 32;
 
 /// What CBR packets say of a time: multiples of the bus clock, the least and the most.
@@ -61,8 +61,8 @@ enum Bus {
 const WITNESSES: u8 = 2;
 
 /// More do not make it surer: while CBR is late all measurements agree on a wrong one, and the more of them
-/// count, the longer it takes to unlearn that. So many forgive the two intervals that a change of frequency
-/// may spoil.
+/// count, the longer it takes to unlearn that. This many forgive the two intervals that a change of
+/// frequency may spoil.
 const MOST_WITNESSES: u8 = 2 * WITNESSES;
 
 impl CoreRatio {
@@ -183,8 +183,8 @@ impl Span {
     }
 }
 
-/// CBR is refuted by what was measured on one side of an interval alone: what the frequency was on the other
-/// side, and so here, nothing says.
+/// CBR is refuted by a measurement on one side of an interval alone: nothing tells the frequency on the
+/// other side, and so here.
 pub(super) fn is_unknown([before, own, after]: [Option<&Measured>; 3]) -> bool {
     let is_one_sided = own.is_none() && (before.is_none() || after.is_none());
     is_one_sided && [before, after].into_iter().flatten().any(|measured| !measured.agrees)
@@ -230,7 +230,7 @@ mod tests {
     /// The bus clock's cycle, in TSC ticks.
     const BUS: f64 = 30.0;
 
-    /// Measures a core whose cycle is so long, as well as 0.1 %, while CBR says `ratio`.
+    /// Measures a core with a cycle of `cycle` ticks, as well as 0.1 %, while CBR says `ratio`.
     fn measure(core: &mut CoreRatio, cycle: f64, ratio: u8) {
         let ticks = |length: f64| (length * f64::from(1u32 << FRACTION)) as u64;
         let range = Range { low: ticks(cycle * 0.999), high: ticks(cycle * 1.001) };
@@ -238,7 +238,7 @@ mod tests {
         core.measure(Some(Cycle { range, is_vague: false }), Some(Multiples { least: ratio, most: ratio }));
     }
 
-    /// How long a cycle is at `ratio` by what was learned: least and most.
+    /// The length of a cycle at `ratio` by the measurements so far: least and most.
     fn cycle(core: &CoreRatio, ratio: u8) -> Option<(f64, f64)> {
         let range = core.length(Some(Multiples { least: ratio, most: ratio }))?;
         let ticks = |length: u64| length as f64 / f64::from(1u32 << FRACTION);

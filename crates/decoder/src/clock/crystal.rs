@@ -64,7 +64,7 @@ impl CrystalRatio {
         Some(Self { low: ratio - tolerance, high: ratio.saturating_add(tolerance) })
     }
 
-    /// So many ticks, exactly.
+    /// Exactly `ticks` ticks.
     #[cfg(test)]
     pub(super) fn exact(ticks: u64) -> Option<Self> {
         Some(Self { low: ticks << RATIO_FRACTION, high: ticks << RATIO_FRACTION })
@@ -208,7 +208,7 @@ impl Crystal {
         self.base = Some(Base { tsc: tick, tma: tsc, passed: 0, counter: u64::from(ctc), known_bits: 16 });
     }
 
-    /// An MTC packet says again what was known, but it is not earlier than `now`, when the counter had
+    /// An MTC packet repeats a known count, though it is not earlier than `now`, when the counter had
     /// changed.
     pub(super) fn is_stale(&self, payload: u8, now: u128) -> bool {
         let Some((base, ratio)) = self.base.as_ref().zip(self.ratio) else { return false };
@@ -234,8 +234,8 @@ impl Crystal {
             0 => mask + 1,
             steps => steps,
         };
-        // TSC and TMA say what was some core cycles ago: the first count after them may stand in an MTC
-        // before them.
+        // TSC and TMA give the clocks of some core cycles ago: the first count after them may stand in an
+        // MTC before them.
         let first = ((before + 1) << period).saturating_sub(base.counter);
         let is_said = base.passed == 0 && base.is_soon(first, ratio, lag);
         let skips = steps > if is_said { 2 } else { 1 };

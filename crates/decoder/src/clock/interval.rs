@@ -47,7 +47,7 @@ pub(super) struct Regular {
     /// The shortest and the longest cycle.
     low: i64,
     high: i64,
-    /// So many of the cycles may have passed before the anchor.
+    /// The number of cycles that may have passed before the anchor.
     doubt: u64,
     /// What bounds a slot at once, and what does with the cycles from the left anchor to it, short and long
     /// ones: by [`FAR`] where nothing does.
@@ -59,7 +59,7 @@ pub(super) struct Regular {
     hi_and_long: i64,
     /// No slot's lower bound is above that of the right anchor.
     right_lo: i64,
-    /// The estimate: so much is shared out among so many cycles, from here on.
+    /// The estimate `most` cycles after the left anchor: `point + span * most / shares`.
     point: i64,
     span: u64,
     shares: NonZeroU64,
@@ -69,7 +69,7 @@ pub(super) struct Regular {
 }
 
 impl Regular {
-    /// The time of a slot, so many cycles at most after the left anchor; none if packets contradict each
+    /// The time of a slot at most `most` cycles after the left anchor; `None` if packets contradict each
     /// other.
     #[inline(always)]
     pub(super) fn time(&self, most: u64) -> Option<EventTime> {
@@ -165,7 +165,7 @@ pub(super) struct Steady {
     /// What bounds a slot at once, what does with the short cycles up to it, and what with the long ones.
     lo: [i64; 3],
     hi: [i64; 3],
-    /// The estimate: so much is shared out among so many cycles, from here on.
+    /// The estimate `most` cycles after the left anchor: `point + span * most / shares`.
     point: i64,
     span: u64,
     shares: NonZeroU64,
@@ -173,7 +173,7 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    /// The lower bound of a slot's time, so many cycles after the left anchor.
+    /// The lower bound of the time of a slot `most` cycles after the left anchor.
     #[inline(always)]
     pub(super) fn lo(&self, most: u64) -> Ns {
         let [at_once, short, long] = self.lo;
@@ -214,8 +214,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// How the times of slots follow that are up to `last` after the left anchor, and after as many breaks;
-    /// none if that is not all that there is to them.
+    /// The rule for slots up to `last` after the left anchor, with its number of breaks; `None` if more
+    /// than these lines decides their times.
     #[inline]
     pub(super) fn of(&self, last: Span) -> Option<Regular> {
         let Self { all, hi_and_long, lo_and_long, point, .. } = *self;

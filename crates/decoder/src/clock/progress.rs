@@ -35,8 +35,8 @@ impl Progress<'_> {
         slot
     }
 
-    /// The estimate for an event between `after` and the slot before it, whose times are `to` and `from`,
-    /// when `work` instructions had passed.
+    /// The estimate for an event between `after`, at `to`, and the slot before it, at `from`, when `work`
+    /// instructions had passed.
     #[inline]
     pub(super) fn share(self, after: u32, work: u32, from: Ns, to: Ns) -> Ns {
         match (self.passed(after.saturating_sub(1)), self.passed(after)) {

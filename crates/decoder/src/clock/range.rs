@@ -1,6 +1,6 @@
 //! How long a core cycle may be.
 
-/// CBR counts multiples of the bus clock, whose own frequency is not exactly the nominal one, and spread: the
+/// CBR counts multiples of the bus clock. Its frequency is not exactly the nominal one, and spread: the
 /// true ratio may be off by this part (1/128).
 const CBR_TOLERANCE_SHIFT: u32 = 7;
 

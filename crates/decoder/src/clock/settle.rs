@@ -1,5 +1,5 @@
 //! Ending intervals at anchors, and settling them: the length of their cycles and their anchors' ranges
-//! follow from what is measured before and after them.
+//! follow from measurements before and after them.
 
 use super::Clock;
 use super::anchor::{Anchor, Kind};

@@ -14,7 +14,7 @@ pub(super) struct Span {
 /// What is not certain of a [`Span`].  It seldom changes from one packet to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Doubt {
-    /// So many of the cycles may have passed before the anchor.
+    /// The number of cycles that may have passed before the anchor.
     pub(super) cycles: u64,
     /// How often an unknown time passed in between: tracing was off, or packets were lost.
     pub(super) breaks: u32,

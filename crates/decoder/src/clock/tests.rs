@@ -208,7 +208,7 @@ fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
     assert_eq!(range(clock.times().at(unsure)), (1_000_107, 1_000_109 + USUAL, 1_002_000));
 }
 
-/// The number of the MTC packet so many periods after the TMA of [`clock`].
+/// The number of the MTC packet `period` periods after the TMA of [`clock`].
 fn mtc(period: u64) -> u8 {
     ((8000 + 8 * period) >> 3) as u8
 }
@@ -292,7 +292,7 @@ fn a_tsc_may_be_older_than_an_mtc_before_it() {
 }
 
 /// A TSC packet that is `lag` cycles old, 600 cycles after the MTC before it, in PSB+ or not; a slot 60
-/// cycles after it, an MTC at the 1200th cycle, and two more: the slot's time, whose truth is 1_001_550.
+/// cycles after it, an MTC at the 1200th cycle, and two more: the slot's time, in truth 1_001_550.
 fn slot_after_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {
     clock.cyc(1150);
     clock.mtc(mtc(1));
@@ -444,8 +444,8 @@ fn without_cbr_and_ratio_the_core_clock_is_measured() {
     }
 }
 
-/// Periods at ratio 36, of which the recording does not say what it means; then one at 30 in which tracing is
-/// off for a while: bounds of what is 500 cycles, and so 500 ticks, after its start, and that start.
+/// Periods at ratio 36 without a known nonturbo ratio; then one at 30 in which tracing is off for a while:
+/// bounds of a slot 500 cycles, and so 500 ticks, after its start, and that start.
 fn after_periods_without_ratio(count: u64) -> (EventTime, u64) {
     let mut clock = clock(true);
     clock.ratio = CoreRatio::new(0);

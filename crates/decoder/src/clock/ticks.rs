@@ -8,7 +8,7 @@ pub(super) const FRACTION: u32 = 16;
 /// A whole tick.
 pub(super) const ONE: u128 = 1 << FRACTION;
 
-/// Those of so many cycles.
+/// The ticks of `cycles` cycles of this length.
 #[inline]
 pub(super) fn of(cycles: u64, length: u64) -> u128 {
     u128::from(cycles) * u128::from(length)

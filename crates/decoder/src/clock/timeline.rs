@@ -77,7 +77,7 @@ pub(crate) struct TimelineRoom {
 }
 
 impl TimelineRoom {
-    /// Room for most segments: 2 MB, of which only what is used is ever touched.
+    /// Room for most segments: 2 MB; only the used part of it is ever touched.
     pub(crate) fn new() -> Self {
         let (marks, runs, parts) = (1 << 16, 1 << 14, 1 << 12);
         Self {
@@ -99,7 +99,7 @@ pub(super) struct Near {
     run: usize,
     /// What the run's marks have in common.
     since: Span,
-    /// The part whose lines these are, if it has any.
+    /// The part that the lines are of, if it has any.
     lines_of: Option<usize>,
     lines: Option<Lines>,
     /// If the part's rule comes down to that.
@@ -183,7 +183,7 @@ pub(super) struct Timeline {
     parts: Vec<SlotRange>,
     /// The first slot that is in no part yet.
     open: Slot,
-    /// The first part that is an interval whose rule may still change.
+    /// The first part that is an interval with a rule that may still change.
     waiting: usize,
 }
 
@@ -372,7 +372,7 @@ impl Timeline {
         self.parts.push(SlotRange { first, rule, bound: None });
     }
 
-    /// The intervals that wait for what is measured after them.
+    /// The intervals that wait for later measurements.
     pub(super) fn waiting(&mut self) -> impl DoubleEndedIterator<Item = &mut Interval> {
         let parts = self.parts.get_mut(self.waiting..).unwrap_or_default();
         parts.iter_mut().filter_map(|part| match &mut part.rule {

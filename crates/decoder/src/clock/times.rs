@@ -6,7 +6,7 @@ use super::Slot;
 use super::progress::{self, Progress};
 use super::timeline::{Near, Timeline};
 
-/// Slots whose times are kept; those of one event are neighbours, and so are those of the next.
+/// The number of kept times; the slots of one event are neighbours, and so are those of the next.
 const RECENT: usize = 8;
 
 /// No packet of a segment has this one.
@@ -16,8 +16,8 @@ const NOBODY: Slot = Slot(u32::MAX);
 pub(crate) struct Times<'a> {
     timeline: &'a Timeline,
     progress: Progress<'a>,
-    /// By the slot's lowest bits: whose times they are, and what they are. A time's parts lie apart, as they
-    /// are written one by one: two of them read as one are what a processor waits for.
+    /// By the slot's lowest bits: a slot, and its time. A time's parts lie apart, as they are written one
+    /// by one: a processor waits where two of them are read as one.
     recent: [Slot; RECENT],
     lo: [Ns; RECENT],
     point: [Ns; RECENT],

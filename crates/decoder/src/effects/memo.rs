@@ -14,7 +14,7 @@ use super::{Asked, EdgeId, Effect, End};
 use crate::block::BlockId;
 use crate::work::{InstructionCount, Work};
 
-/// What an effect is of: a block, and what is asked there.
+/// The key of an effect: a block, and the packet's question about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// What the packet says, mixed: another number for each.  64 bits that need no alignment.
@@ -69,24 +69,24 @@ impl<W: Work> Entry<W> {
     };
 }
 
-/// A memo begins with so many entries: 128 KB.
+/// Entries that a memo begins with: 128 KB.
 const FIRST: usize = 1 << 12;
 
-/// An effect has so many places: two cache lines, which a processor fetches together.
+/// Places that an effect may be at: two cache lines, which a processor fetches together.
 const PLACES: usize = 4;
 
 pub(super) struct Memo<W = InstructionCount> {
-    /// A power of two of them, and [`PLACES`] at least. There is room for all that there may ever be, of
-    /// which only what is used is touched: it grows where it is.
+    /// A power of two of them, and [`PLACES`] at least. Room for the most is reserved, and only the used
+    /// part of it is touched: the memo grows in place.
     entries: Vec<Entry<W>>,
-    /// So many were put there since it has grown.
+    /// Entries that were added since it has grown.
     added: usize,
-    /// It grows to so many; then what is new takes the place of something else.
+    /// The entries up to which it grows; then a new effect takes the place of an old one.
     most: usize,
 }
 
 impl<W: Work> Memo<W> {
-    /// A memo of at most so many entries, and at least [`PLACES`].
+    /// A memo of at most `most` entries, and at least [`PLACES`].
     pub(super) fn new(most: usize) -> Self {
         let most = 1 << most.max(PLACES).ilog2();
         let mut memo = Self { entries: Vec::with_capacity(most), added: 0, most };
@@ -147,7 +147,7 @@ impl<W: Work> Memo<W> {
     }
 }
 
-/// What a memo has, for who asks again and again.
+/// The entries of a memo, for repeated look-ups.
 #[derive(Clone, Copy)]
 pub(crate) struct Remembered<'a, W> {
     /// One at least.

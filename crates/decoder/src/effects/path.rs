@@ -139,9 +139,9 @@ impl<'a, W: Work> Path<'a, W> {
         open.clear();
         effects.open = open;
         let first_work = first_work.unwrap_or(work.timed_instructions());
-        // Of what was asked it is a part, which fits.
+        // It is a part of the bits that were asked for, which fit.
         let rest = NonZeroU8::new(rest.number() as u8).unwrap_or(NonZeroU8::MIN);
-        // What returns to a call before it leaves none of its own.
+        // A return to a call before the effect leaves no call of the effect's own.
         let calls = if returns { -1 } else { calls };
         Effect { next, work, first_work, edges, rest, end, prunable, calls }
     }
@@ -289,7 +289,7 @@ impl<'a, W: Work> Path<'a, W> {
         self.work = self.work.plus(W::of_last_block(self.here()));
     }
 
-    /// Goes on to the block whose end needs a packet: to this end.
+    /// Goes on to the block that needs a packet at its end: to this end.
     #[inline]
     fn advance(&mut self) -> PathResult<Terminator> {
         for _ in 0..MAX_DIRECT {
@@ -376,7 +376,7 @@ impl<'a, W: Work> Path<'a, W> {
         Ok(End::Used)
     }
 
-    /// Tracing ends with the block at hand, whose branch goes to `ip`.
+    /// Tracing ends with the block at hand; its branch goes to `ip`.
     pub(super) fn end_trace(&mut self, ip: Avma) -> PathResult<End> {
         let block = *self.here();
         let kind = block.leaves_for(ip).ok_or(stopped_at(&block))?;
@@ -386,7 +386,7 @@ impl<'a, W: Work> Path<'a, W> {
         Ok(End::Used)
     }
 
-    /// Where tracing starts or ends, what is open stays, as it does where control lands.
+    /// Where tracing starts or ends, open calls stay, as they do where control lands.
     fn border(&mut self, transfer: Transfer) {
         self.effects.transfers.push(transfer);
         self.effects.edges.push(Edge {
@@ -424,7 +424,7 @@ impl<'a, W: Work> Path<'a, W> {
             _ => (),
         }
         if is_vsyscall {
-            // A user's address in the kernel's half, whose calls the kernel carries out.
+            // A user's address in the kernel's half: the kernel carries out its calls.
             return Ok(End::Vsyscall);
         }
         self.branch(to, ip)?;

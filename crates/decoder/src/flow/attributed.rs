@@ -1,4 +1,4 @@
-//! Who runs, and in which address space: asked wherever tracing starts, and nearly always answered as before.
+//! Which thread runs, and in which space: asked wherever tracing starts, and mostly answered as before.
 
 use model::{Ns, SpaceId, Tsc};
 
@@ -7,8 +7,8 @@ use crate::clock::{Lasts, Now};
 use crate::owner::Running;
 use crate::work::Work;
 
-/// Who runs, and in which address space, whenever both times of now lie from those of `first` to those of
-/// `last`.
+/// The thread that runs, and its address space, whenever both times of now lie from those of `first` to
+/// those of `last`.
 #[derive(Clone, Copy)]
 pub(super) struct Attributed {
     pub(super) running: Running,
@@ -36,7 +36,7 @@ impl Attributed {
 }
 
 impl<W: Work> Flow<'_, W> {
-    /// Finds out who runs now, and in which address space.
+    /// Finds out which thread runs now, and in which address space.
     #[inline(always)]
     pub(super) fn attribute(&mut self) {
         if !self.clock.is_in(self.attributed.lasts) {

@@ -62,9 +62,9 @@ impl<W: Work> Flow<'_, W> {
             && self.waiting.is_empty()
     }
 
-    /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet, or one whose
-    /// effect is not remembered: that packet is left as if it had not been seen. Of a TNT the first bits may
-    /// have been followed; then the others wait in [`crate::walk::Walk::tnt`]. Returns the packets' length.
+    /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet, or one without
+    /// a remembered effect: that packet is left unread. The last TNT may be followed in part: its other bits
+    /// wait in [`crate::walk::Walk::tnt`]. Returns the packets' length.
     fn follow_run(&mut self, run: &[u8], end: AuxOffset) -> usize {
         if self.clock.has_cyc() {
             self.follow_run_of::<true>(run, end)

@@ -28,7 +28,7 @@ pub(super) enum Interruption {
     Abort,
 }
 
-/// A FUP whose TIP or TIP.PGD has not come yet.
+/// A FUP that waits for its TIP or TIP.PGD.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fup {
     /// The instruction that did not run.

@@ -10,12 +10,12 @@
 //! says nothing about user code: it ends what is known of this stay in the kernel and is counted, and is no
 //! loss. What must not happen is that it misleads user code later, by the stack for compressed returns.
 //!
-//! The trace unit has one such stack, which knows nothing of threads and rings: all calls push and all
-//! returns pop (SDM volume 3, "Indirect Transfer Compression for Returns"). Ours is the same as long as all
-//! code is followed. Once kernel code is skipped, what is on the trace unit's is not known until it is
-//! cleared. But a return is compressed only if it goes to the right place, and a thread's returns go where
-//! its own calls say. So until then ours has the *own calls* of the thread that runs: each thread's are kept
-//! while others run, and given up if it ran on another CPU meanwhile, where it may have called and returned.
+//! The trace unit has one such stack for all threads and rings: all calls push and all returns pop (SDM
+//! volume 3, "Indirect Transfer Compression for Returns"). Ours is the same as long as all code is followed.
+//! Once kernel code is skipped, the trace unit's is not known until it is cleared. But a return is compressed
+//! only if it goes to the right place, and a thread's returns go where its own calls say. So until then ours
+//! has the *own calls* of the thread that runs: each thread's are kept while others run, and given up if it
+//! ran on another CPU meanwhile, where it may have called and returned.
 //! A compressed return that needs more than that is a contradiction, and a gap.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(super) struct Away {
     /// What each thread's user code had called when it was left. At most one for each thread of the
     /// recording.
     left: BTreeMap<Tid, Left>,
-    /// The thread whose user code ran last since the trace unit forgot all calls.
+    /// The thread that ran user code last since the trace unit forgot all calls.
     last: Option<Tid>,
     /// It is not the only one: the stack has calls of several.
     mixed: bool,

@@ -18,25 +18,25 @@ pub(super) struct LastFlow {
 }
 
 impl LastFlow {
-    /// The step to a flow packet that has not waited, whose slot is `slot`.
+    /// The step to a flow packet at `slot` that has not waited.
     #[inline(always)]
     pub(super) fn step(&self, slot: Slot, at: AuxOffset) -> Step {
         Step { lo: self.slot, own: slot, slot, at }
     }
 
-    /// A TNT has come, whose slot is `slot`.
+    /// A TNT has come, at `slot`.
     #[inline(always)]
     pub(super) fn tnt(&mut self, slot: Slot) {
         *self = Self { slot, open_tnt: true, after_tnt: true, tnt_lo: self.slot };
     }
 
-    /// The step to a TIP whose slot is `slot`, if it has one of its own.
+    /// The step to a TIP at `slot`, if it has a slot of its own.
     #[inline(always)]
     pub(super) fn tip_step(&self, slot: Slot, at: AuxOffset) -> Step {
         if self.after_tnt { self.among_tnt(at) } else { self.step(slot, at) }
     }
 
-    /// A TIP has come that has not waited, whose slot is `slot`.
+    /// A TIP has come at `slot` that has not waited.
     #[inline(always)]
     pub(super) fn tip(&mut self, slot: Slot) {
         (self.slot, self.open_tnt) = (slot, false);

@@ -94,7 +94,7 @@ pub(super) const fn is_missing_code(cause: GapCause) -> bool {
 impl<W: Work> Flow<'_, W> {
     pub(super) fn overflow(&mut self, at: AuxOffset) {
         if matches!(self.state, State::Unsynced) && !self.segment.first && self.clock.is_set() {
-            self.attribute(); // the PSB+ that says who runs ends here
+            self.attribute(); // the PSB+ that says which thread runs ends here
         }
         self.psb = None;
         self.fup = None;
@@ -320,7 +320,7 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// Emits the gap of a `Lost` state, for every thread that may have run in it.  `now`: who runs after it.
+    /// Emits the gap of a `Lost` state, for all threads that may have run in it.  `now`: the thread after it.
     pub(super) fn close_gap(&mut self, step: Step, now: Running) {
         let State::Lost(lost) = self.state else { return };
         self.state = State::Off;

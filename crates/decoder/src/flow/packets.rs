@@ -230,7 +230,7 @@ impl<W: Work> Flow<'_, W> {
             self.leave_user();
         }
         if self.running.to != Ns::MAX && self.running.to < self.clock.now_lo() {
-            // The switch records say that the thread had left before: whose code this was is not sure.
+            // The switch records say that the thread had left before: it is not sure that this was its code.
             let moment = Moment::At(step.slot);
             self.walk.gap(moment, moment, 0, step.at, GapCause::UnknownThread);
         }

@@ -180,7 +180,7 @@ impl<W: Work> Flow<'_, W> {
         if self.long_mode { self.walk.jump_to(ip) } else { Err(GapCause::NarrowCode { ip }) }
     }
 
-    /// The events that follow are those of who runs.
+    /// The events that follow are those of the thread that runs.
     #[inline(always)]
     pub(super) fn thread(&mut self) {
         let (running, space) = (self.running, self.walk.space);

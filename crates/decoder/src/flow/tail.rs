@@ -9,7 +9,7 @@ use crate::reader::Item;
 use crate::work::Work;
 
 impl<W: Work> Flow<'_, W> {
-    /// The next segment's PSB+ is complete. How long cycles were before it depends on what is measured after
+    /// The next segment's PSB+ is complete. The length of cycles before it depends on measurements after
     /// it, too, as CBR packets come late: reads on until that is known, or until packets were lost.
     pub(super) fn settle_clock(&mut self) {
         let (end, mut in_psb) = (self.last.slot, false);

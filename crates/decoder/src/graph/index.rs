@@ -18,17 +18,17 @@ struct BlockPlace {
 
 const FREE: BlockPlace = BlockPlace { low: 0, id: BlockId::NONE };
 
-/// An index begins with so many places: 32 KB.
+/// Places that an index begins with: 32 KB.
 const FIRST_PLACES: usize = 1 << 12;
 
-/// A hash table without keys, which the blocks have.
+/// A hash table without keys: the blocks have them.
 pub(super) struct Index {
-    /// A power of two of them, at least twice as many as there are blocks: or none.
+    /// A power of two of them, at least twice the number of blocks: or none.
     places: Vec<BlockPlace>,
 }
 
 impl Index {
-    /// An index that grows where it is up to so many blocks.
+    /// An index that grows in place up to `blocks` blocks.
     pub(super) fn new(blocks: usize) -> Self {
         Self { places: Vec::with_capacity(2 * blocks) }
     }

@@ -34,7 +34,7 @@ enum Form {
     TestOrOne(u8),
     /// Group 5, of which some are branches.
     Group5,
-    /// Branches to a relative address of so many bytes.
+    /// Branches to a relative address of this many bytes.
     Conditional(u8),
     Jump(u8),
     Call,
@@ -45,7 +45,7 @@ enum Form {
 const MOD_RM: u8 = 0x80;
 /// There is an immediate as wide as the operand, 4 bytes at most.
 const WIDE: u8 = 0x40;
-/// So many bytes of immediate.
+/// The bits with the number of bytes of an immediate.
 const IMMEDIATE: u8 = 0x0f;
 
 /// The prefix of what a thread has of its own.
@@ -71,7 +71,7 @@ struct Opcode {
 }
 
 impl Opcode {
-    /// The opcode after so many bytes of other prefixes.
+    /// The opcode after `prefixes` bytes of other prefixes.
     #[inline(always)]
     fn of(code: &[u8; WINDOW], prefixes: usize) -> Self {
         let is_narrow = code[prefixes] == 0x66;

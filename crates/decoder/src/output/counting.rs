@@ -28,19 +28,19 @@ pub(super) struct Counting<'a> {
     end: Slot,
     /// Cycles of the segment: up to the last CYC packet before that.
     all: u64,
-    /// Cycles of the first CYC packet after that: as many more may have passed at the segment's end.
+    /// Cycles of the first CYC packet after that: no more than these are left out at the segment's end.
     next_cyc: u64,
-    /// User code is traced, since as many cycles of the segment, and of the bus clock; none: it is not.
+    /// User code is traced since these counts of the segment's cycles and the bus clock; `None`: it is not.
     on_since: Option<(u64, u64)>,
-    /// Up to the first CYC packet after a loss, which also counts what passed in the loss: as many cycles at
-    /// most may have passed since the loss.
+    /// The most cycles that may have passed since a loss; 0 from the first CYC packet after it on, which
+    /// also counts cycles of the loss.
     after_loss: u64,
     /// Branches up to here only count cycles: user code is traced, and nothing was lost shortly before.
     plain_until: Slot,
-    /// Up to where it was traced last: what was counted in the stretch, and what of the bus clock.
+    /// Up to where it was traced last: cycles counted in the stretch, and those of the bus clock.
     before: (u64, u64),
     unsure: u64,
-    /// Cycles of the segment at the last event, and what was counted in the stretch.
+    /// Cycles of the segment at the last event, and those counted in the stretch.
     last: u64,
     point: u64,
     bus: u64,
@@ -214,7 +214,7 @@ pub(super) trait PassEvents<W> {
     /// The next event, the slots that it is between, and the work up to it.
     fn pass(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
 
-    /// [`Self::pass`], of what is no branch of an effect.
+    /// [`Self::pass`] for an event that is no branch of an effect.
     fn pass_other(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
 }
 

@@ -11,7 +11,7 @@
 //! [events]         expected, see `events`; at the end, how often the clock contradicted itself, if it did
 //! ```
 //!
-//! Each case is decoded in one segment and in as many as it has PSBs: the events must be the same.
+//! Each case is decoded in one segment and in one per PSB: the events must be the same.
 //! `UPDATE_CASES=1 cargo test -p decoder` writes what came out; read the diff.
 
 use std::path::Path;
@@ -173,7 +173,7 @@ pub(super) fn directory() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
 }
 
-/// Both, side by side as far as they agree, then what was expected and what came.
+/// Both, side by side as far as they agree, then the expected lines and those that came.
 fn diff(expected: &[&str], outcome: &[String]) -> String {
     let same = expected.iter().zip(outcome).take_while(|(e, o)| *e == *o).count();
     let mut text: Vec<String> = expected[..same].iter().map(|line| format!("    {line}")).collect();

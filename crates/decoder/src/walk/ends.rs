@@ -62,7 +62,7 @@ impl<W: Work> Walk<'_, W> {
         matches!(bytes, [0x0f, 0x01, 0xc2 | 0xc3, ..]) // VMLAUNCH, VMRESUME
     }
 
-    /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left what is traced.
+    /// Follows a TIP.PGD that is not the end of an asynchronous event: a branch left the traced code.
     ///
     /// Without IP filter that is a far transfer. With one, it may be any branch, also a direct one or a
     /// conditional one (which then has no TNT bit, and may have no address), or running on past the end of
@@ -84,7 +84,7 @@ impl<W: Work> Walk<'_, W> {
         self.follow_border(step, self.here.block, Asked::End(ip))
     }
 
-    /// Passes all instructions of a block whose end is the end of the trace.
+    /// Passes all instructions of a block that ends where the trace does.
     fn pass_block(&mut self, block: &Block) {
         self.here.work = self.here.work.plus(W::of_last_block(block));
     }
@@ -143,7 +143,7 @@ impl<W: Work> Walk<'_, W> {
         self.follow_border(step, BlockId(self.space.0), Asked::Start(ip))
     }
 
-    /// Does what is an effect where tracing starts or ends, whose time is the packet's own; false if it is
+    /// Follows the effect of a start or an end of tracing, at the packet's own time; false if there is
     /// none.
     #[inline(always)]
     fn follow_border(&mut self, step: Step, block: BlockId, asked: Asked) -> bool {
@@ -180,7 +180,7 @@ impl<W: Work> Walk<'_, W> {
         (next.function == block.last.function && !next.at_entry).then_some(taken)
     }
 
-    /// Emits an end, whose time is the packet's own.
+    /// Emits an end, at the packet's own time.
     pub(super) fn end(&mut self, step: Step, kind: EndKind, from: Site, to: Option<Avma>) {
         self.emit(Step { lo: step.own, ..step }, Transfer::End { kind, from, to });
     }

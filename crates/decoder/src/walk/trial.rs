@@ -81,7 +81,7 @@ impl<'w, 'a, W: Work> Trial<'w, 'a, W> {
         Ok(true)
     }
 
-    /// Goes on to the block whose end needs a packet.
+    /// Goes on to the block that needs a packet at its end.
     pub(crate) fn advance(&mut self) -> Walked<Block> {
         for _ in 0..MAX_DIRECT {
             if !self.direct()? {
