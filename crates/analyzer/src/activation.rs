@@ -89,7 +89,7 @@ impl<'a> Thread<'a> {
         has_tree
     }
 
-    /// A call has ended: into the figures, or to the ancestor whose latency decides.
+    /// A call has ended: adds it to the figures, or to the ancestor, where that one's latency decides.
     ///
     /// `root`: its tree, if that is wanted, by where it begins, its root, and the number of trees that were
     /// opened later and are open. `around`: the number of frames that the call is in.

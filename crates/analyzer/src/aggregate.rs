@@ -118,7 +118,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         }
     }
 
-    /// A call that was added as cut was found running after a gap: `row` is what was seen of it since.
+    /// A call that was added as cut was found running after a gap: `row` is the part seen since.
     pub(crate) fn resume(&mut self, wanted: u32, row: &CallRow, children: &[(C, RunningTotal)]) {
         // Whether the call as a whole fits is decided by its first row, and not known here.
         let takes_all = self.request.latency == LatencyRange::ALL && self.request.starts.is_none();

@@ -111,7 +111,7 @@ impl<'a> Analysis<'a> {
         (session, thread)
     }
 
-    /// Everything was seen: closes what is open and does the sums.
+    /// The recording is over: closes open calls and does the sums.
     #[must_use]
     pub fn finish(self) -> Report {
         self.finish_with_code().0
@@ -168,7 +168,7 @@ impl<'a> Analysis<'a> {
         self.session.loss.lost_ns()
     }
 
-    /// Closes what is open: the sums that the report is made of.
+    /// Closes open calls: returns the sums that the report is made of.
     #[must_use]
     pub fn finish_with_summary(self) -> Summary {
         self.summarise().0

@@ -46,7 +46,7 @@ pub enum To {
     Kernel,
     /// To a signal handler, by the kernel; the instruction did not run.
     Handler(Place),
-    /// Out of what was traced.
+    /// Out of the traced code.
     Outside,
 }
 

@@ -173,8 +173,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
     }
 
-    /// A jump to code whose file is missing, for a frame that is known to return to code in sight: that it
-    /// does will be seen. What a stub of the PLT led to is known by the stub.
+    /// A jump to code with a missing file, for a frame that is known to return to code in sight: its return will
+    /// be seen. The code that a stub of the PLT led to is known by the stub.
     fn jump_to_missing(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
         match self.top() {
             Some(top) if top.is_stub() || top.kind == FrameKind::Inner => self.replace_top(session, to, true),
@@ -204,7 +204,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         self.close(session, Status::Complete, false);
         let kind = match stub.kind {
             FrameKind::Inner => FrameKind::Call,
-            // Who has called the stub was not seen; where it leads to is entered here.
+            // The caller of the stub was not seen; where it leads to is entered here.
             FrameKind::Found if to.at_entry && !hidden => FrameKind::Filter,
             kind => kind,
         };

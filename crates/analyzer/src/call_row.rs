@@ -49,7 +49,7 @@ pub struct CallRow {
     pub status: Status,
     /// What cut it, if it is [`Status::Cut`].
     pub cut_by: Option<Cut>,
-    /// Who entered it.
+    /// What entered it.
     pub caller: Caller,
     /// The instruction that entered it.
     pub site: Option<Place>,
@@ -158,7 +158,7 @@ impl CallRow {
         self.latency_ns.saturating_sub(self.error_ns)
     }
 
-    /// The least and the most that enter the bounds of the figures: of a probed call, what is usual.
+    /// The least and the most that enter the bounds of the figures: for a probed call, the usual ones.
     #[must_use]
     pub const fn bounds_ns(&self) -> (u64, u64) {
         match self.probed {

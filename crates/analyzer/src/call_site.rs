@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_byte_in_front_of_a_direct_call_is_no_prefix_of_it() {
-        // js +0x48, whose last byte is a REX prefix; call
+        // js +0x48 (its last byte is a REX prefix); call
         assert_eq!(before(&[0x78, 0x48, 0xe8, 0, 0, 0, 0], 0x2000), Some(0x1002));
         // data16 data16 rex.W call __tls_get_addr
         assert_eq!(before(&[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0], 0x2000), Some(0x1000));

@@ -1,7 +1,7 @@
 //! How certain it is that the open frames are those that were entered in sight.
 //!
-//! Where control lands in a function that may be open more than once, or in one that is older than what was
-//! seen, the frames that seem to go on may have been left, and others may go on instead.
+//! Where control lands in a function that may be open more than once, or in one that is older than the
+//! trace, the frames that seem to go on may have been left, and others may go on instead.
 
 use rustc_hash::FxHashSet;
 
@@ -13,16 +13,16 @@ use crate::stack::Stack;
 /// ([`crate::stack::Frame::undecided`]).
 #[derive(Default)]
 pub(crate) struct Certainty {
-    /// So many of the outermost frames may have been left: control has landed in a function of theirs, or in
-    /// an older call of it that was not seen.
+    /// The number of outermost frames that may have been left: control has landed in a function of theirs,
+    /// or in an older call of it that was not seen.
     unproved: usize,
-    /// Some function was open more than once at a loss or a landing: so may any have been before what was
-    /// seen.
+    /// Some function was open more than once at a loss or a landing: so any may have been before the trace
+    /// began.
     is_in_recursion: bool,
-    /// Control has landed in one of several frames, and what followed told in which.
+    /// Control has landed in one of several frames, and the events after it told in which.
     has_chosen: bool,
-    /// That was wrong, or may have been, or it has switched stacks: what is found running may have been
-    /// entered in sight.
+    /// That was wrong, or may have been, or it has switched stacks: code that is found running may have
+    /// been entered in sight.
     is_lost: bool,
 }
 
@@ -44,7 +44,7 @@ impl Certainty {
         self.is_lost
     }
 
-    /// Control is in one of the outermost `open` frames, or in one that is older than what was seen.
+    /// Control is in one of the outermost `open` frames, or in one that is older than the trace.
     pub(crate) fn land(&mut self, stack: &mut Stack, open: usize) {
         self.look_for_recursion(stack);
         stack.doubt(open..self.unproved);

@@ -66,7 +66,7 @@ impl<'a> CheckedAnalysis<'a> {
         self.unchecked.insert(Analysis::new(&request, self.around)).digester()
     }
 
-    /// [`Analysis::finish`], and what is wrong; nothing, unless this program has a defect.
+    /// [`Analysis::finish`], and the violations: none, unless this program has a defect.
     #[must_use]
     pub fn finish(self) -> (Report, Vec<Violation>) {
         let Self { analysis, unchecked, mut found, around, .. } = self;

@@ -80,8 +80,8 @@ impl<K> Default for RunningSums<K> {
     }
 }
 
-/// Where in [`RunningSums`] a child stands, by a hash. It says so of whichever call the child was in last:
-/// who goes by it looks whether it is there.
+/// Where in [`RunningSums`] a child stands, by a hash. It may be the place in another call's sums: the
+/// reader checks that the child is there.
 pub(crate) struct ChildPlaces([u32; Self::LEN]);
 
 impl Default for ChildPlaces {
@@ -134,7 +134,7 @@ impl<K: Keyed> RunningSums<K> {
         }
     }
 
-    /// Once as many were added as there are different ones.
+    /// Merges the sums of each child, once there are twice as many as after the last time.
     #[cold]
     fn make_room(&mut self) {
         if self.counted.is_empty() {
@@ -209,7 +209,7 @@ impl Summed for Counted {
     }
 }
 
-/// Sums by child, of many calls; `C`: what children are known by, `T`: what is added up.
+/// Sums by child, of many calls; `C`: the key of a child, `T`: the sum of its time.
 #[derive(Clone, Debug)]
 pub(crate) struct ChildSums<C, T = RunningTotal> {
     sums: Vec<ChildSum<C, T>>,

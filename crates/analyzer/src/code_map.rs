@@ -122,7 +122,7 @@ impl<'a> CodeMap<'a> {
             .get((space, ip), || functions.place(space, ip).map(|(object, svma)| Place { object, svma }))
     }
 
-    /// A child of a call that has ended. Those whose sites are the same place in several spaces are the same.
+    /// The key of a child of an ended call: the same for one place's sites in several address spaces.
     pub(crate) fn name(&mut self, child: Child) -> ChildKey {
         let site = self.place(child.space, child.site.get());
         ChildKey { kind: child.kind, function: child.function, site }

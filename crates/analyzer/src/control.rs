@@ -5,7 +5,7 @@ use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId, Targe
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
 
-/// Where control is, and what was before that the next event may depend on.
+/// Where control is, and the past that the next event may depend on.
 #[derive(Clone, Default)]
 pub(crate) struct Control {
     /// Address space of the current event.

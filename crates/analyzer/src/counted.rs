@@ -41,7 +41,7 @@ impl Counted {
         Self::of(to.executed.since(&from.executed), cycles.map(|(from, to)| [from, to]))
     }
 
-    /// What ran between two events of a thread: what was executed, and the cycles at both.
+    /// What ran between two events of a thread, by the counters of execution and the cycles at both.
     #[inline]
     #[must_use]
     pub fn of(executed: Executed, cycles: Option<[&Cycles; 2]>) -> Self {

@@ -18,7 +18,7 @@ use crate::sorted_pairs;
 /// More calls than all machines make.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
-/// So many different durations are kept as they are.
+/// The number of different durations that are kept as they are.
 const DIFFERENT_MAX: usize = 1 << 20;
 
 /// Bits of a duration that are kept where there are more.
@@ -109,7 +109,7 @@ const fn step_end(ns: u64) -> u64 {
 }
 
 impl Exact {
-    /// Sum and ends of durations, each met so many times; `None`: there are none.
+    /// Sum and ends of durations, each with its count; `None`: there are none.
     fn of(all: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
         all.map(Self::of_one).reduce(Self::with)
     }
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(SortedDurations::default().of_ranks([0]), [None]);
     }
 
-    /// Three times as many different ones as are kept, and some more of each thousandth.
+    /// Three times as many different durations as are kept, and some more of each thousandth.
     fn many() -> Vec<u64> {
         let step = |n: u64| 1_000_003 + n * 7;
         (0..3 * DIFFERENT_MAX as u64).map(step).chain((0..3_000).map(|n| step(n * 1_000))).collect()

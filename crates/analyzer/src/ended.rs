@@ -139,7 +139,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The node of a call whose tree is wanted, and where its subtree begins.
+    /// The node of a call with a wanted tree, and where its subtree begins.
     pub(crate) fn root(&self, session: &mut Session<'a>, frame: &Frame, end: Ending) -> (usize, Node) {
         let kind = match frame.kind {
             FrameKind::Tail => ChildKind::Tail,

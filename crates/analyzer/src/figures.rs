@@ -43,12 +43,12 @@ pub(crate) struct CallerSums<C> {
     pub(crate) most_ns: Durations,
     pub(crate) error_sum_ns: u64,
     pub(crate) error_max_ns: u64,
-    /// Calls whose latency is shorter than its error.
+    /// Calls with a latency below its error.
     pub(crate) shorter: u64,
     /// The most by which a latency may be shorter than its least, where a probe took what one of 100 takes.
     pub(crate) rare_ns: u64,
     pub(crate) children: ChildSums<C>,
-    /// Of the calls, what was seen with children.
+    /// Total of the calls that were seen with children.
     pub(crate) with_children: RunningTotal,
 }
 

@@ -1,10 +1,10 @@
 //! With an IP filter, code outside is hidden: what it does is known by where control comes back. So is code
-//! whose file is missing, where returns have addresses ([`Session::passes_gap`]).
+//! with a missing file, where returns have addresses ([`Session::passes_gap`]).
 //!
 //! A call out of the filter opens a hidden frame; if it goes to the entry of a wanted function, that is a
-//! call of it. Control that comes in at an entry opens a frame whose caller is known when it returns, by the
-//! address that it returns to. A jump out ends the jumper, unless it is to a part of its own function that
-//! lies outside (`f.cold`).
+//! call of it. Control that comes in at an entry opens a frame; its caller is known when it returns, by the
+//! return address. A jump out ends the jumper, unless it is to a part of its own function that lies outside
+//! (`f.cold`).
 
 use model::{Avma, FunctionAt, FunctionKind, Site, Target};
 
@@ -53,8 +53,8 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         self.pop_group(session, false);
     }
 
-    /// The frame on top may return to the first address of a function. As in `ret`, which otherwise is a jump
-    /// there: only to the restorer of signals, by a handler or by what was found running.
+    /// The frame on top may return to the first address of a function. As in `ret`, which otherwise is a
+    /// jump there: only to the restorer of signals, by a handler or by a frame that was found running.
     fn may_return_to_entry(&self, session: &mut Session<'a>, to: Avma) -> bool {
         match self.top_base().and_then(|base| self.get(base)) {
             Some(base) if base.kind == FrameKind::Filter => session.map.is_restorer(self.control().space, to),

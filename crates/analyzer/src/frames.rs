@@ -133,7 +133,7 @@ pub(crate) trait Frames<'a> {
         }
     }
 
-    /// A function that is running now and whose entry was not seen.
+    /// Opens a frame for a function that is running now; its entry was not seen.
     fn found(&mut self, session: &mut Session<'a>, to: Target) {
         let frame = self.frame(to.function, FrameKind::Found);
         self.push(session, frame, true);

@@ -34,7 +34,7 @@ pub(crate) struct Gatherer {
     min_ns: u64,
     /// All of the thread is one.
     is_whole: bool,
-    /// So many nodes are kept before they are merged.
+    /// The number of nodes that are kept before they are merged.
     limit: usize,
     base: Option<Base>,
     scratch: CallTree,
@@ -116,7 +116,7 @@ impl Gatherer {
         }
     }
 
-    /// A call whose tree is wanted is entered.
+    /// A call with a wanted tree is entered.
     pub(crate) fn open(&mut self) {
         self.open.push(ShortCalls::default());
     }
@@ -221,7 +221,7 @@ impl Gatherer {
     }
 }
 
-/// Appends trees whose nodes are in the order of their ends in that of their entries.
+/// Appends trees to `into`: their nodes, in the order of their ends, are put in that of their entries.
 fn by_entry(nodes: &[Node], into: &mut Vec<Node>) {
     let base = into.len();
     into.extend_from_slice(nodes);

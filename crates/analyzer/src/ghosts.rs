@@ -55,7 +55,7 @@ impl Ghosts {
         self.here.retain(|function, _| !has_ended(*function));
     }
 
-    /// Control returned to `ret` from a frame whose entry was not seen: a call that returns there has ended.
+    /// A frame with an unseen entry returned to `ret`: a call that returns there has ended.
     pub(crate) fn returned(&mut self, ret: Avma) {
         self.here.retain(|_, here| {
             if let Some(at) = here.iter().rposition(|ghost| ghost.get() == Some(ret)) {

@@ -1,4 +1,4 @@
-//! Code outside the IP filter, as the report has it: calls that need no frame, and who called what came in.
+//! Code outside the IP filter, as the report has it: calls that need no frame, and callers of code inside.
 
 use model::{Avma, BranchKind, EndKind, FunctionId, SpaceId, TraceEvent, Transfer};
 
@@ -64,8 +64,8 @@ impl<'a> Thread<'a> {
         is_inside && !may_be_interrupted && is_certain && has_room && !self.trees.is_open()
     }
 
-    /// The frame on top returns to a caller out of sight: of the calls that are open below, those whose
-    /// callers may have made it may have been left.
+    /// The frame on top returns to a caller out of sight: open calls below may have been left, if their
+    /// callers may have made this call.
     pub(crate) fn passes(&mut self) {
         let Some(base) = self.top_base() else { return };
         let Some(&Frame { kind: FrameKind::Filter, site, .. }) = self.get(base) else { return };
@@ -83,7 +83,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// The frame on top returns to `ret`: if it was entered from outside, that tells who called it.
+    /// The frame on top returns to `ret`: if it was entered from outside, that tells its caller.
     ///
     /// A handler and a function that a hidden handler calls look alike until here: a handler's return
     /// address, the restorer, has no call in front.

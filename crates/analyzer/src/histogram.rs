@@ -2,7 +2,7 @@
 
 use crate::durations::SortedDurations;
 
-/// Calls whose duration is in `[low_ns, high_ns)`.
+/// Calls with a duration in `[low_ns, high_ns)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     /// Smallest duration of the bucket: 0 or a power of two.

@@ -82,9 +82,9 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         }
     }
 
-    /// Goes on at `to` after the return of a handler that was entered out of sight. The code that it
-    /// interrupted is not known either, and may go on at the first instruction of a function. Only what is
-    /// known as a handler is one: the next signal was pending.
+    /// Goes on at `to` after the return of a handler that was entered out of sight. The interrupted code is
+    /// not known either, and may go on at the first instruction of a function. Only a function known as a
+    /// handler is one: the next signal was pending.
     fn after_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.control().is_handler(to.function) {
             self.push_handler(session, FrameKind::InterruptedSyscall, MaybeIp::UNKNOWN, self.clocks(), to);

@@ -182,7 +182,7 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         let is_base = self.depth() == 0;
         self.thread.push(session, frame, entry);
         if is_base && let Some(base) = self.thread.stack.last_mut() {
-            base.gathers &= base.is_active; // and not for what is below the level
+            base.gathers &= base.is_active; // and not for code below the level
         }
     }
 

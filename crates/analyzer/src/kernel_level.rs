@@ -21,7 +21,7 @@ pub(crate) struct KernelLevel {
     pub(crate) control: Control,
     /// Since when frames may have ended out of sight.
     pub(crate) unseen: Option<Unseen>,
-    /// The thread's counters when control left what is below.
+    /// The thread's counters when control left the frames below.
     pub(crate) left: Counters,
 }
 

@@ -6,12 +6,12 @@
 //!   End Syscall, to X     Start at X      the level ends where X was interrupted (iret), or in user code
 //!   End Async at W        Start at Z      tracing was off: the thread was switched out and in
 //! ```
-//! The rules of calls are those of user code, above the level's floor ([`crate::kernel_frames`]). For what is
-//! below a level is one stay in the kernel, as it is where no kernel function is asked for: so no figure of a
-//! function of user code depends on that.
+//! The rules of calls are those of user code, above the level's floor ([`crate::kernel_frames`]). For the
+//! code below a level it is one stay in the kernel, as where no kernel function is asked for: so no figure
+//! of a function of user code depends on that.
 //!
-//! Where a whole CPU is traced, and not tasks, tracing goes on through a context switch, and what runs then
-//! is another thread's stack. So from a thread's switch-out to its return to user code nothing is followed.
+//! Where a whole CPU is traced, and not tasks, tracing goes on through a context switch into another
+//! thread's stack. So from a thread's switch-out to its return to user code nothing is followed.
 
 use model::{Counters, GapCause, Ns, SpaceId, Target, TraceEvent, Transfer};
 

@@ -63,8 +63,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Acts on an event, or holds it back while a landing is undecided.  Returns what was held back once it
-    /// is decided.
+    /// Acts on an event, or holds it back while a landing is undecided.  Returns the events held back once
+    /// it is decided.
     fn hold(&mut self, session: &mut Session<'a>, next: Held) -> Vec<Held> {
         let Some(undecided) = &mut self.undecided else {
             if next.event.is_in_kernel() {

@@ -9,7 +9,7 @@ use crate::report::{CauseLoss, CpuLoss, GapPlace, Loss, ThreadLoss, Untimed};
 use crate::sorted_pairs;
 use crate::status::{Cut, CutCause};
 
-/// A cause in the order of tables, and the object whose code is missing, if that is the cause.
+/// A cause in the order of tables, and the object with the missing code, if that is the cause.
 type Cause = (u8, Option<ObjectId>);
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl LossLedger {
         self.add_many(1, tid, cpu, gap, lost_ns);
     }
 
-    /// So many gaps, of which only the time of all together is known.
+    /// Adds `count` gaps, of which only the time of all together is known.
     pub(crate) fn add_many(&mut self, count: u64, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         let key = (Some(tid).filter(|tid| tid.0 > 0), cpu, key(gap.cause));
         if key.0.is_none() || gap.to.point <= gap.from.point {

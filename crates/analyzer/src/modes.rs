@@ -7,8 +7,8 @@
 //!   f: g g g h      f: g h        the same way
 //!   f: g h k        another one
 //! ```
-//! The deeper one looks, the more ways there are, in the end as many as calls. So all depths of [`DEPTHS`]
-//! are kept, and the deepest counts at which few ways have nearly all calls.
+//! With the depth the number of ways grows, in the end up to the number of calls. So all depths of
+//! [`DEPTHS`] are kept, and the deepest counts at which few ways have nearly all calls.
 
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -220,7 +220,7 @@ impl Scratch {
                 continue;
             }
             let mut hasher = DefaultHasher::new();
-            // Who called makes no difference to the way that a call goes.
+            // The caller makes no difference to the way that a call goes.
             if level > 0 {
                 node.key().hash(&mut hasher);
             }

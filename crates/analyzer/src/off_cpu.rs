@@ -60,7 +60,7 @@ impl<'a> OffCpuClock<'a> {
         self.intervals.first().and_then(|i| i.to).unwrap_or(Ns::MAX)
     }
 
-    /// An event that is not a start: only what is certain to lie before it counts.
+    /// An event that is not a start: only intervals that are certain to lie before it count.
     #[inline]
     pub(crate) fn pass(&mut self, time: EventTime) {
         if time.lo >= self.next_in {
@@ -212,7 +212,7 @@ mod tests {
         // nor by one inside it if the start was rather before it.
         clock.start(time(21, 40, 46));
         assert_eq!(clock.total_ns(), 10);
-        // Another event counts what is certain only.
+        // At another event only intervals that are certain to be over count.
         clock.pass(time(44, 46, 50));
         assert_eq!(clock.total_ns(), 10);
         clock.pass(time(45, 46, 50));

@@ -1,4 +1,4 @@
-//! Why calls were off the CPU: what they waited for, and who woke them.
+//! Why calls were off the CPU: what they waited for, and what woke them.
 //!
 //! ```text
 //!   call      |-----------------------------------|
@@ -24,7 +24,7 @@ pub trait StackNames {
     fn user(&self, pid: Pid, time: Ns, address: Avma) -> FunctionId;
 }
 
-/// Who tells of the times off the CPU.
+/// The source of the times off the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ToldBy {
     /// The scheduler's events: of wake-ups, too.
@@ -44,7 +44,7 @@ pub struct OffCpuCauses {
     pub split: OffCpuSplit,
     /// By what they waited for, longest first.
     pub reasons: Vec<ReasonRow>,
-    /// By who woke them, longest first.
+    /// By waker, longest first.
     pub wakers: Vec<WakerRow>,
 }
 
@@ -62,7 +62,7 @@ pub struct ReasonRow {
 /// Time asleep that one waker ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WakerRow {
-    /// Who.
+    /// The waker.
     pub waker: Waker,
     /// How often.
     pub count: u64,
@@ -96,7 +96,7 @@ pub enum Reason {
     Unknown,
 }
 
-/// Who wakes a thread.
+/// What wakes a thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Waker {
     /// A timer or a device.
@@ -336,7 +336,7 @@ pub(crate) fn waker(seen: &WakerSeen, names: &dyn StackNames) -> Waker {
     Waker::Thread { pid: seen.pid, tid: seen.tid, name: seen.name.clone() }
 }
 
-/// Where in its own code who woke the thread was, innermost first.
+/// The functions that the waker was in when it woke the thread, innermost first.
 fn woken_from(interval: &OffCpuInterval, names: &dyn StackNames) -> Vec<FunctionId> {
     let (Some(seen), Some(time)) = (&interval.waker, interval.woken) else { return Vec::new() };
     // What is called from the last instruction of a function returns to the next one's first.

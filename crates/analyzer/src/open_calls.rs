@@ -36,7 +36,7 @@ pub struct OpenCalls {
     /// The callers of these calls: longest first. [`Caller::Unknown`]: the entry was not seen; all `resumed`
     /// time is there.
     pub callers: Vec<OpenCaller>,
-    /// A call whose children took longer than what was seen of it.  There is none: [`crate::check`].
+    /// A call with children that took longer than its seen part.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
 }
 
@@ -100,14 +100,14 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         self.add_part(row, 1, (row.caller, row.site), children);
     }
 
-    /// Adds what was seen, after a gap, of a call that was added before.
+    /// Adds the part of a call that was seen after a gap; the call was added before.
     pub(crate) fn resume(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
         if let Some(part) = self.add_part(row, 0, (Caller::Unknown, None), children) {
             self.resumed.add(RunningTotal { count: 1, ..part });
         }
     }
 
-    /// Returns what was added; `None` for a call inside of another call of its function.
+    /// Returns the total that was added; `None` for a call inside of another call of its function.
     fn add_part(
         &mut self,
         row: &CallRow,

@@ -5,11 +5,11 @@
 //!   straight code           0..12, 20..2c, 30..3a       each taken branch ends it
 //!   code blocks             0..2c, 30..3a               only what leaves the function's own code does
 //! ```
-//! An interrupt ends neither: the code goes on after it. Nor does a stub of the PLT, whose time is that of
+//! An interrupt ends neither: the code goes on after it. Nor does a stub of the PLT: its time is that of
 //! the code that calls it.
 //!
-//! The time of a call is that of its straight code and of its children; what no address is known for
-//! (time outside of an IP filter, say) is left over ([`OwnCode::elsewhere`]), so that all adds up.
+//! The time of a call is that of its straight code and of its children; time without a known address
+//! (outside of an IP filter, say) is left over ([`OwnCode::elsewhere`]), so that all adds up.
 
 use model::{Avma, FunctionId, SpaceId};
 
@@ -88,7 +88,7 @@ pub enum CodeBegin {
 pub struct CodeEnd {
     /// The instruction.
     pub at: Place,
-    /// It was executed; otherwise what was interrupted there did not go on.
+    /// It was executed; otherwise the code interrupted there did not go on.
     pub is_executed: bool,
 }
 

@@ -46,7 +46,7 @@ impl Passed {
     }
 }
 
-/// By wanted function: the sites out of sight whose calls of it were outermost, and have returned.
+/// By wanted function: the sites out of sight that made outermost calls of it, which have returned.
 #[derive(Debug, Default)]
 pub(crate) struct OuterSites {
     sites: FxHashSet<(u32, MaybeIp)>,
@@ -73,7 +73,7 @@ impl OuterSites {
         self.sites.len() >= Self::MAX || self.sites.contains(&(wanted, site))
     }
 
-    /// [`Self::has`] was called: the answer depends on what was before.
+    /// [`Self::has`] was called: the answer depends on earlier events.
     pub(crate) fn was_asked(&self) -> bool {
         self.was_asked.get()
     }

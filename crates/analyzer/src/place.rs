@@ -53,7 +53,7 @@ impl ChildKind {
     }
 }
 
-/// Who entered a call.
+/// What entered a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Caller {
     /// An instruction of a function: a call, or a jump if `tail`.

@@ -23,8 +23,8 @@ struct PlainChild {
 impl<'a> Thread<'a> {
     /// Acts on the first events, if they are a call that returns to where it was made, after jumps at most,
     /// and the rules could see nothing in them but a child of a call that gathers its children. Returns the
-    /// number of these events. `counted`: what was executed between two of the events, where that was asked
-    /// for; the thread's counters are not set.
+    /// number of these events. `counted`: the counts between two of the events, where those were asked for;
+    /// the thread's counters are not set.
     #[inline(always)]
     pub(crate) fn calls_child(
         &mut self,

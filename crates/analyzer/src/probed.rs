@@ -237,7 +237,7 @@ impl<'a> ProbedAnalysis<'a> {
         }
     }
 
-    /// Who called, by the address that it returns to.
+    /// The caller, by the address that the call returns to.
     fn caller(&mut self, call: &ProbedCall) -> (Caller, Option<Place>) {
         let space = self.around.code.space(call.pid, call.start);
         let is_region = (self.functions.get(call.function))

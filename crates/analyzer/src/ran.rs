@@ -56,7 +56,7 @@ impl<'a> Thread<'a> {
             session.roles.get(function).is_some_and(|role| role.wanted.is_some())
                 || session.regions.functions().contains(function)
         };
-        // Of other functions, into whose middle it has jumped, the jumps are not there.
+        // Where it has jumped into the middle of other functions, their jumps are not in the trace.
         let is_straight = start <= last && functions.into_iter().all(is_wanted);
         let Some(code) = &mut session.code else { return };
         let is_known = code.detail() == CodeDetail::Blocks || is_straight;

@@ -29,7 +29,7 @@ pub trait NewIds {
         Place { object: self.object(place.object), ..place }
     }
 
-    /// Meets a thread, whose number stays.
+    /// Meets a thread; its number stays.
     fn thread(&self, _: Tid) {}
 }
 

@@ -57,8 +57,8 @@ pub struct Loss {
     pub errors: u64,
     /// Sum over the threads.
     pub lost_ns: u64,
-    /// Sum over the threads of what was seen / sum of their windows; without a thread 0 if there are gaps,
-    /// else 1.
+    /// Sum over the threads of their observed time / sum of their windows; without a thread 0 if there are
+    /// gaps, else 1.
     pub coverage: f64,
     /// By cause, in order of causes: the sums over `threads` and `unowned`, and over `cpus`.
     pub by_cause: Vec<CauseLoss>,
@@ -113,7 +113,7 @@ pub struct CauseLoss {
 }
 
 impl CauseLoss {
-    /// The object whose code is missing, if that is the cause.
+    /// The object with the missing code, if that is the cause.
     #[must_use]
     pub const fn object(&self) -> Option<ObjectId> {
         if let GapCause::MissingCode { object } = self.cause { Some(object) } else { None }
@@ -158,8 +158,8 @@ pub struct ThreadLoss {
     pub observed_ns: u64,
     /// In gaps.
     pub lost_ns: u64,
-    /// Of what was observed, from leaving the IP filter's ranges (by a branch, or before the first entry into
-    /// them) until entering them again, asleep or not: not lost, but not visible. `None` without an IP
+    /// Of the observed time, from leaving the IP filter's ranges (by a branch, or before the first entry
+    /// into them) until entering them again, asleep or not: not lost, but not visible. `None` without an IP
     /// filter.
     pub outside_ns: Option<u64>,
     /// The gaps, in order of causes; their time adds up to `lost_ns`.
@@ -227,7 +227,7 @@ pub struct FunctionReport {
     /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that
     /// probes have timed.
     pub row_reasons: RowReasons,
-    /// A call whose children took longer than itself.  There is none: [`crate::check`].
+    /// A call with children that took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
     /// Which calls figures, callers and children are of; `None`: all calls.
     pub sliced: Option<Sliced>,
@@ -247,9 +247,9 @@ impl FunctionReport {
         if is_of_all { self.latency.count.saturating_sub(self.outermost.count) } else { 0 }
     }
 
-    /// What the children would have to add up to if no time counted twice: the outermost calls, of a function
-    /// that calls itself directly only; `None`: no call is nested, or some are by way of other functions,
-    /// whose rows have their time again.
+    /// The sum of the children if no time counted twice: the outermost calls, of a function that calls
+    /// itself directly only; `None`: no call is nested, or some are by way of other functions, with rows
+    /// that have their time again.
     #[must_use]
     pub fn time_once(&self) -> Option<u64> {
         let other = self.children.iter().filter(|child| child.kind != ChildKind::Recursion);
@@ -296,7 +296,7 @@ pub struct ErrorBound {
     pub sum_ns: u64,
     /// Of the least certain call.
     pub max_ns: u64,
-    /// Calls whose latency is shorter than its own error.
+    /// Calls with a latency below its own error.
     pub shorter: u64,
     /// The figures if every call took as little as its error allows.
     pub low: Quantiles,
@@ -342,7 +342,7 @@ pub struct Tails {
 /// The counted calls from one site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallerReport {
-    /// Who.
+    /// The caller.
     pub caller: Caller,
     /// The calling (or jumping) instruction.
     pub site: Option<Place>,
@@ -369,7 +369,7 @@ pub struct Sliced {
     pub figures_span_ns: u64,
     /// The children: of this many calls, which began in slices with children.
     pub children_calls: u64,
-    /// The mean of what was seen of these calls, without what probes added.
+    /// The mean of the seen parts of these calls, without the time that probes added.
     pub children_mean_ns: Option<f64>,
     /// Time of those slices.
     pub children_span_ns: u64,

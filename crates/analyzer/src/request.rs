@@ -133,14 +133,14 @@ pub struct Surroundings<'a> {
     pub has_compressed_returns: bool,
     /// CPUs were traced as a whole, and not tasks: the trace goes on through context switches.
     pub traces_whole_cpus: bool,
-    /// Only a part of the recording is analysed: what is not seen to be entered may be older than that.
+    /// Only a part of the recording is analysed: a call without a seen entry may be older than that.
     pub is_part: bool,
-    /// The AUX buffers: whose they are, and perf's numbers of them.
+    /// The AUX buffers: their owners, and perf's numbers of them.
     pub buffers: &'a [AuxBuffer<'a>],
 }
 
 impl<'a> Surroundings<'a> {
-    /// Those of a recording, whose code is `image`.
+    /// The surroundings of a recording with the code of `image`.
     #[must_use]
     pub fn of(
         recording: &'a Recording<'a>,

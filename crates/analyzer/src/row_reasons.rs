@@ -26,7 +26,7 @@ pub struct RowReasons {
 }
 
 impl RowReasons {
-    /// Of rows, by what is known of their calls.
+    /// The reasons of `rows`, out of those of their calls.
     #[must_use]
     pub fn of_rows(rows: &[CallRow], of_calls: &BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>) -> Self {
         let all: BTreeSet<&Reason> = of_calls.values().flatten().map(|(reason, _)| reason).collect();

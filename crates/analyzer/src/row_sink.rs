@@ -1,4 +1,4 @@
-//! Where the rows of calls go as calls end, with what is inside of each call.
+//! Where the rows of calls go as calls end, with the children and waits of each call.
 
 use std::cmp::Reverse;
 
@@ -22,7 +22,7 @@ pub trait RowSink {
         false
     }
 
-    /// Takes the parts of the call whose row was given last.
+    /// Takes the parts of the call of the last row.
     fn parts(&mut self, _row: &CallRow, _parts: &RowParts) {}
 
     /// Takes a gap of the trace: those of a thread in their order.
@@ -66,7 +66,7 @@ pub struct RowWait {
     pub waker: Option<Waker>,
 }
 
-/// A gap, and whose it is.
+/// A gap, and the thread that it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowGap {
     /// The thread; `None`: of no thread that is known.

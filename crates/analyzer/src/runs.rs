@@ -10,9 +10,8 @@
 //! ```
 //! In a run is nothing but calls, returns, jumps to first instructions, stays in the kernel and outside of
 //! an IP filter after which the call that made them goes on, calls from outside that return there, and
-//! handlers of signals after which the call that they interrupted goes on. So
-//! what it means does not depend on what was before, nor can it end any frame that is older: it can be
-//! analysed on its own.
+//! handlers of signals after which the call that they interrupted goes on. So its meaning does not depend
+//! on earlier events, nor can it end any frame that is older: it can be analysed on its own.
 
 use std::ops::Range;
 

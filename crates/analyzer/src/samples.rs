@@ -108,7 +108,7 @@ pub(crate) mod made_up {
             (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
         }
 
-        /// Runs of a program whose figure is about `mean`, with a deviation between runs, as a share of it.
+        /// Runs of a program: figures around `mean`, with a deviation of `noise`, a share of it.
         pub(crate) fn runs(&mut self, count: usize, mean: f64, noise: f64) -> Vec<f64> {
             (0..count).map(|_| mean * (1.0 + noise * self.normal())).collect()
         }

@@ -38,12 +38,12 @@ pub(crate) struct Session<'a> {
     pub(crate) counts: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
-    /// While a run is digested whose calls are wanted one by one: those that have ended in it.
+    /// The calls that have ended in the run that is digested, if its calls are wanted one by one.
     pub(crate) kept: Option<KeptCalls>,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: LossLedger,
     pub(crate) limits: Limits,
-    /// Who takes trees, and which.
+    /// The sink that takes trees, and which.
     pub(crate) trees: Option<(&'a mut (dyn TreeSink + 'a), Trees)>,
     /// What took less is no node of a tree.
     pub(crate) min_node_ns: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Session<'a> {
     pub(crate) with_callers: bool,
     /// What calls do in their functions' own code, if that is asked for.
     pub(crate) code: Option<CodeSums<'a>>,
-    /// Who takes rows.
+    /// The sink that takes rows.
     pub(crate) rows: Option<&'a mut (dyn RowSink + 'a)>,
     /// Gaps that threads begin with, from before a sink takes rows.
     first_gaps: Vec<RowGap>,
@@ -80,7 +80,7 @@ impl<'a> Session<'a> {
         Self { regions, follows_kernel, ..Self::with(of_request, roles, around, CodeMap::new(around)) }
     }
 
-    /// Of a request whose functions have these roles.
+    /// A session for a request with these roles of functions.
     pub(crate) fn with(
         request: Arc<Request>,
         roles: Arc<Roles>,
@@ -265,7 +265,7 @@ impl<'a> Session<'a> {
         self.around.schedule.thread(tid).map(|life| life.pid).filter(|pid| pid.0 > 0)
     }
 
-    /// The functions whose calls this is about.
+    /// The functions with calls that this is about.
     ///
     /// `None`: about all, for trees have every call.
     pub(crate) fn asks_about(&self) -> Option<FunctionSet> {

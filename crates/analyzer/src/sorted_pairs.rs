@@ -1,4 +1,4 @@
-//! Maps as lists of pairs in the order of their keys, so that what is written does not depend on a hash.
+//! Maps as lists of pairs in the order of their keys, so that the written bytes do not depend on a hash.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -171,8 +171,8 @@ pub(crate) struct Stack {
     pub(crate) activations: Vec<Activation>,
     /// Regions that have begun in them, in the order of their frames, and of their beginnings.
     pub(crate) regions: Vec<OpenRegion>,
-    /// Functions into whose middle a frame has jumped, by its index: it runs their code, and what it calls
-    /// there may throw back into it.
+    /// A frame's index and a function into the middle of which it has jumped: it runs that code, and a
+    /// callee may throw back into it.
     runs: Vec<(usize, FunctionId)>,
 }
 

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_all_others_has_no_figure() {
-        // Of ten, the median is the fifth, p90 the ninth: one of those whose length is not known.
+        // Of ten, the median is the fifth, p90 the ninth: one of those of unknown length.
         let q = quantiles([50, 10, 40, 20, 30, 80, 60, 70], 2);
         assert_eq!((q.min_ns, q.p50_ns, q.p90_ns, q.max_ns), (Some(10), Some(50), None, None));
         assert_eq!(quantiles([], 3), Quantiles::default());

@@ -103,7 +103,7 @@ impl Summary {
         self.functions.retain(|id, _| is_wanted(*id));
     }
 
-    /// Adds another summary, of other recordings, whose functions and objects have the same numbers.
+    /// Adds another summary, of other recordings; its functions and objects must have the same numbers.
     ///
     /// # Errors
     /// The name of a recording that is in both.

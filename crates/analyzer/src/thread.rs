@@ -320,7 +320,7 @@ impl<'a> Thread<'a> {
                 }
             }
         }
-        self.off_cpu.pass(gap.from); // a thread may come to a CPU whose trace is lost
+        self.off_cpu.pass(gap.from); // a thread may come to a CPU without a trace
         if passes {
             self.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.now = gap.to;
@@ -401,7 +401,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Ends all frames; what is found running later may be one of them.
+    /// Ends all frames; code that is found running later may be one of them.
     pub(crate) fn cut_all(&mut self, session: &mut Session<'a>, cause: CutCause) {
         let wanted = self.stack.active(0).filter(|(_, activation)| activation.wanted.is_some());
         let calls = wanted.map(|(frame, _)| (frame.function, frame.ret));
@@ -460,7 +460,7 @@ impl<'a> Thread<'a> {
             && !self.stack.has_regions_on_top()
     }
 
-    /// A frame stays where it is while it ends, and is looked at by who needs it.
+    /// Closes the frame on top; it stays in place while it ends, where others look at it.
     #[inline(never)]
     fn close_with_care(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         let below = self.stack.len().saturating_sub(1);
@@ -604,7 +604,7 @@ impl<'a> Frames<'a> for Thread<'a> {
         self.found(session, to);
     }
 
-    /// A frame whose entry was not seen returned to `ret`, and nothing is known below.
+    /// A frame with an unseen entry returned to `ret`, and nothing is known below.
     fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {
         self.entered.ghosts.returned(to.ip);
         let mut frame = self.frame(to.function, FrameKind::Found);

@@ -1,8 +1,8 @@
-//! A number of occurrences and their time, of which it may be unknown how much was off the CPU.
+//! A number of occurrences and their time, of which the part off the CPU may be unknown.
 //!
 //! That is known of all of a recording or of nothing in it ([`OffCpuKnown`]). So sums are added up as
-//! numbers, without asking each time ([`RunningTotal`]), and what leaves this crate says what is known
-//! ([`Total`]).
+//! numbers, without asking each time ([`RunningTotal`]), and only what leaves this crate says if it is
+//! known ([`Total`]).
 
 use serde::{Deserialize, Serialize};
 

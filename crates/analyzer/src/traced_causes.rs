@@ -5,8 +5,8 @@
 //!   intervals                             |--|     |-----|  |---|
 //!   a call from 5 to 20                      |__________________|     the last two
 //! ```
-//! What a frame knows is the thread's off-CPU time at its begin and at its end; so the intervals in between
-//! are those whose sums lie in between, and a call's split is exactly its off-CPU time.
+//! A frame has the thread's off-CPU time at its begin and at its end; so the intervals in between are those
+//! with sums in between, and a call's split is exactly its off-CPU time.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ pub trait TreeSink {
     /// first node.
     fn call(&mut self, call: &CallRow, tree: &CallTree);
 
-    /// A call that was given as cut was found running after a gap. `call` is what was seen of it since: a row
+    /// A call that was given as cut was found running after a gap. `call` is the part seen since: a row
     /// that the report does not have. Only of outermost calls.
     fn resumed(&mut self, call: &CallRow, tree: &CallTree) {
         let _ = (call, tree);
@@ -68,11 +68,11 @@ pub trait TreeSink {
     fn thread(&mut self, _tid: Tid, _trees: &CallTree) {}
 }
 
-/// Calls that are inside of so many others of their function have no tree of their own where there is one of
-/// every call: it would cost the square of the depth.
+/// Calls inside of this many others of their function have no tree of their own where there is one of every
+/// call: it would cost the square of the depth.
 pub const NESTED_MAX: u32 = 256;
 
-/// So many of the functions around a call are known with its tree.
+/// The number of functions around a call that are known with its tree.
 pub const CALLERS_MAX: usize = 64;
 
 /// Which trees a [`TreeSink`] wants.
@@ -103,8 +103,8 @@ impl Trees {
         }
     }
 
-    /// A tree is wanted of what was seen of a call after a gap ([`TreeSink::resumed`]), if the call is inside
-    /// of `depth` others of its function.
+    /// A tree is wanted of the part of a call seen after a gap ([`TreeSink::resumed`]), if the call is
+    /// inside of `depth` others of its function.
     pub(crate) fn has_resumed(&self, depth: u32) -> bool {
         matches!(self, Self::Every | Self::Outermost | Self::Merged) && depth == 0
     }

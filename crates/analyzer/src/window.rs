@@ -55,7 +55,7 @@ impl<'a> ThreadWindow<'a> {
         }
     }
 
-    /// Goes on with a recording that has grown: with what is known of the thread now.
+    /// Goes on with a recording that has grown, and with the thread's life as known now.
     pub(crate) fn grown<'b>(self, life: Option<&'b ThreadLife>, recording_end: Ns) -> ThreadWindow<'b> {
         let Self { start, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, .. } = self;
         let passed = self.known_deaths - self.dead.len().min(self.known_deaths);
@@ -85,8 +85,8 @@ impl<'a> ThreadWindow<'a> {
         self.outside.map_or(0, |(_, outside_ns)| outside_ns)
     }
 
-    /// Nothing changes what is counted from `first` on, and with an IP filter the thread is on this side of
-    /// it.
+    /// Nothing changes the counted time from `first` on, and with an IP filter the thread is on this side
+    /// of it.
     pub(crate) fn passes(&self, first: Ns, is_outside: bool) -> bool {
         let is_there = self.outside.is_none_or(|(since, _)| since.is_some() == is_outside);
         self.counted_until <= first && is_there

@@ -87,7 +87,7 @@ impl<'a> Instructions<'a> {
         decoded
     }
 
-    /// The disassembler's last instruction: the one given last, if from there; invalid if it knows none.
+    /// The disassembler's last instruction: the one given last if decoded by it; invalid if unknown to it.
     pub(crate) fn disassembled(&self) -> Option<&Instruction> {
         self.disassembler.as_ref().map(|disassembler| &disassembler.instruction)
     }

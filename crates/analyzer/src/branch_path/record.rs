@@ -17,7 +17,7 @@ pub trait Kept {
     /// The call was entered there.
     fn entered(entry: Place) -> Self;
 
-    /// It took a branch, inside of so many calls and signal handlers that are open in it.
+    /// It took a branch; `depth` calls and signal handlers are open in it.
     fn took(&mut self, step: BranchStep, depth: u64);
 }
 

@@ -1,8 +1,8 @@
 //! The rows of a ledger: what makes the difference of two means.
 //!
-//! Sums are whole nanoseconds, means are not. The difference of the means is rounded, and so is what each row
-//! has of it: down first, then up in those rows that were rounded down most, as many as it takes. So the rows
-//! that are printed add up to the difference that is printed, and none is a nanosecond from the truth.
+//! Sums are whole nanoseconds, means are not. The difference of the means is rounded, and so is each row's
+//! part of it: down first, then up in the rows that were rounded down most, until the sum is right. So the
+//! printed rows add up to the printed difference, and none is a nanosecond from the truth.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -27,8 +27,8 @@ pub struct Difference {
 /// Part of the difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// A direct callee, by its path, or the function itself (0): then it is what that runs itself or, in it
-    /// and in all that it called, what is no code.
+    /// A direct callee, by its path, or the function itself (0): then it is the function's own code or, in
+    /// it and in all that it called, time that is no code.
     pub path: usize,
     /// What the time was spent on; of a callee it is [`Spent::Running`].
     pub spent: Spent,
@@ -118,8 +118,8 @@ impl Pair {
         }
     }
 
-    /// The rest of what it has of the difference, `difference_ns`: the mean of these minus that of as many
-    /// calls that are as long as in the base.
+    /// The rest of its `difference_ns`: the mean of these minus the mean of calls in the same number, each
+    /// as long as in the base.
     pub(super) fn each_longer(&self, difference_ns: i64) -> Difference {
         let ns = difference_ns.saturating_sub(self.more_often().ns);
         if self.counts.1 == 0 {
@@ -131,7 +131,7 @@ impl Pair {
         Difference { ns, error_ns: rounded_up(of_these.saturating_add(of_base), below) }
     }
 
-    /// What the difference, `difference_ns`, is by what was executed: by these, and in the base.
+    /// Splits `difference_ns` by the instructions and cycles of these and of the base.
     pub(super) fn split(&self, difference_ns: i64, work: Option<(Work, Work)>) -> Option<Split> {
         let (these, base) = work?;
         let ran = |calls, sum_ns, error_ns, work| Ran { calls, sum_ns, error_ns, work };

@@ -46,8 +46,7 @@ fn sides(groups: &Groups) -> FxHashMap<CallId, Side> {
     [side(&groups.slow, Side::These), side(&groups.typical, Side::Base)].concat().into_iter().collect()
 }
 
-/// The ledger of calls of which only the direct callees are known, and what was waited for: those of each row
-/// of `function`.
+/// The ledger of calls with known direct callees and waits only: those of each row of `function`.
 #[must_use]
 pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> (Ledger<ChildKey>, Clusters<ChildKey>) {
     let sides = sides(groups);

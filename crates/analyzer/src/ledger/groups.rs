@@ -1,8 +1,8 @@
 //! Which calls are the slow ones, which ones they are compared with, and whether they are slow at all.
 //!
-//! A slow call is compared with typical calls of the same caller (the same call site): the half of them that
-//! is nearest to their median. Of each caller there are as many times more typical calls than slow ones, so
-//! that it makes no difference who called. Only calls that were seen from entry to end are compared.
+//! A slow call is compared with typical calls of the same caller (the same call site): the half of them
+//! that is nearest to their median. The ratio of typical calls to slow ones is the same for each caller, so
+//! that callers make no difference. Only calls that were seen from entry to end are compared.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Groups {
     pub slow: Vec<CallRow>,
     /// The typical ones, the nearest to the median of their caller first.
     pub typical: Vec<CallRow>,
-    /// Whose typical calls they are.
+    /// Which callers the typical calls are of.
     pub whose: Typical,
     /// Calls that are in neither group, because they cannot be compared.
     pub left_out: LeftOut,

@@ -4,7 +4,7 @@ use crate::call_row::CallRow;
 use crate::status::Status;
 use crate::tree::NESTED_MAX;
 
-/// Calls that are not compared, by what is the matter with them.
+/// The number of calls that are not compared, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Their entry was not seen.

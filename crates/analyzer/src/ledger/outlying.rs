@@ -31,7 +31,7 @@ use crate::stats::mean;
 
 /// So seldom are calls without a cause taken for outliers, as far as the tail is exponential.
 const ONE_IN: f64 = 2000.0;
-/// Where the scale is measured: what one in so many of the other calls is above.
+/// Where the scale is measured: one in this many of the other calls is above.
 const UPPER: [usize; 4] = [4, 8, 16, 32];
 /// No spread is below the resolution of times.
 const RESOLUTION_NS: f64 = 1.0;
@@ -42,8 +42,8 @@ const RESOLUTION_NS: f64 = 1.0;
 pub struct Outlying {
     /// Median of how far the slow calls are above the median of their caller.
     pub above_ns: f64,
-    /// How far chance takes as many calls, and no less than twice the error bounds of a slow and of a typical
-    /// latency.
+    /// How far chance takes the same number of calls, and no less than twice the error bounds of a slow and
+    /// of a typical latency.
     pub reach_ns: f64,
     /// The other calls that this was measured on.
     pub others: u64,
@@ -104,13 +104,13 @@ impl CallerSpread {
         row.latency_ns as f64 - median_ns as f64
     }
 
-    /// A call is farther above than the largest of as many calls is expected to be.
+    /// A call is farther above than the largest of all calls is expected to be by chance.
     pub(super) fn is_far(&self, row: &CallRow) -> bool {
         let error_ns = row.error_ns as f64 + self.typical_error_ns;
         self.excess_ns(row) > self.chance_reaches(1.0).max(2.0 * error_ns)
     }
 
-    /// How far above the median so many of all calls are expected.
+    /// How far above the median `expected` of all calls are by chance.
     fn chance_reaches(&self, expected: f64) -> f64 {
         let (slow, others) = (self.slow as f64, self.others_ns.len());
         let above_median = slow + others as f64 / 2.0;

@@ -2,9 +2,8 @@
 //!
 //! Calls that follow one another are alike (caches, load, what the program is doing), so that single calls
 //! say little. Each recording is cut into [`BLOCKS`] blocks of calls that follow one another; if the
-//! recordings are alike, it makes no difference whose a block is. So blocks are shared out at random, again
-//! and again, always with the same dice: how often is the difference of the means as large as between the
-//! recordings?
+//! recordings are alike, each block may be of either. So blocks are shared out at random, again and again,
+//! always with the same dice: how often is the difference of the means as large as between the recordings?
 
 use crate::stats::mean;
 
@@ -19,7 +18,7 @@ const RARE: f64 = 0.001;
 pub struct Shift {
     /// How likely blocks that are shared out at random differ as much.
     pub p_value: f64,
-    /// The smallest that so many blocks can give, whatever they are.
+    /// The smallest p-value that this number of blocks can give, whatever they are.
     pub smallest_p_value: f64,
     /// Blocks: these, base.
     pub blocks: (usize, usize),
@@ -56,7 +55,7 @@ pub enum Verdict {
     DoesNotExceed,
     /// Whatever it is, so few blocks cannot tell.
     TooFewCalls {
-        /// So many calls could, in each recording that does not have them.
+        /// This many calls could, in each recording that does not have them.
         needed: usize,
     },
 }
@@ -82,14 +81,14 @@ fn p_value(these: &[f64], base: &[f64]) -> f64 {
     f64::from(as_large) / f64::from(ROUNDS + 1)
 }
 
-/// With the same dice, of blocks whose difference is as large only where each lies on its own side again, or,
-/// of as many on both sides, on the other one.
+/// The p-value, with the same dice, of blocks that differ as much only where each is on its own side again,
+/// or, with the same number on both sides, on the other one.
 fn smallest_p_value(these: usize, base: usize) -> f64 {
     p_value(&vec![1.0; these], &vec![0.0; base])
 }
 
-/// A recording of fewer than [`BLOCKS`] calls has as many blocks as calls; with [`BLOCKS`] on both sides p
-/// can be small enough.
+/// The number of calls with which p can be small enough: a recording of fewer than [`BLOCKS`] calls has a
+/// block for each, and [`BLOCKS`] on both sides are enough.
 fn needed((these, base): (usize, usize)) -> usize {
     let can_tell = |calls: &usize| smallest_p_value(these.max(*calls), base.max(*calls)) < RARE;
     (1..BLOCKS).find(can_tell).unwrap_or(BLOCKS)

@@ -114,7 +114,7 @@ impl Parts {
         }
     }
 
-    /// Of time off the CPU, what was not asleep; returns the rest.
+    /// Adds the part of the time off the CPU that was not asleep; returns the rest.
     fn add_split(&mut self, split: OffCpuSplit, off_cpu_ns: u64) -> u64 {
         let preempted_ns = split.preempted_ns.min(off_cpu_ns);
         let runnable_ns = split.runnable_ns.min(off_cpu_ns - preempted_ns);
@@ -123,7 +123,7 @@ impl Parts {
         off_cpu_ns - preempted_ns - runnable_ns
     }
 
-    /// Of errors of what is below a node, makes those of all that is in it; `error_ns`: that of its total.
+    /// Turns errors of all below a node into those of all that is in it; `error_ns`: that of its total.
     pub(super) fn enclose(&mut self, kind: ChildKind, error_ns: u64) {
         let stays_ns = self.get(Spent::Kernel).saturating_add(self.get(Spent::Interrupts));
         let at_work = Self::spent_at_work(kind);

@@ -42,16 +42,16 @@ pub struct SplitErrors {
 /// What most of a difference is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MostOf {
-    /// More instructions: so many times those of the base.
+    /// More instructions, by this factor.
     MoreInstructions(f64),
-    /// Slower instructions: so many times the cycles, or the time, for each; `is_cycles`: cycles.
+    /// Slower instructions: more cycles (`is_cycles`) or time for each.
     SlowerInstructions {
         /// Cycles (or time) of an instruction, as a multiple of those in the base.
         times: f64,
         /// The cycles of both sides are known.
         is_cycles: bool,
     },
-    /// Slower cycles: each takes so many times the time.
+    /// Slower cycles: each takes longer, by this factor.
     LowerFrequency(f64),
 }
 
@@ -142,7 +142,7 @@ impl Split {
             .then(|| MostOf::LowerFrequency(per(sums_ns.0, sums_ns.1, cycles.unwrap_or_default())))
     }
 
-    /// Both sides executed as many instructions for a call, but for one in a hundred.
+    /// Both sides executed the same number of instructions for a call, but for one in a hundred.
     #[must_use]
     pub fn is_as_many_instructions(&self, calls: (u64, u64)) -> bool {
         let (these, base) = self.work;

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Parts, Spent};
 
-/// What of a call's time: a direct callee's code (the index of its path), its own (0), or what is no code.
+/// A part of a call's time: code of a direct callee (the index of its path), its own (0), or not code.
 pub(super) type Item = (usize, Spent);
 
 /// Sums over all calls, of numbers below 2^64.

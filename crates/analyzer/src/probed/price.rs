@@ -4,10 +4,10 @@
 //! What their probes cost is known by their kinds.  A hit that belongs to no call that was told (a child's
 //! own child, a loop) has a price between those of the cheapest and of the dearest probe.
 //!
-//! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: that is as
-//! likely as the share of the time on the CPU that each has.  So of the preempted calls of a function as many
-//! keep that time as were probably preempted in the call itself, which leaves sums and distribution right;
-//! for a single one it is in the error.
+//! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: the
+//! likelihood of each is its share of the time on the CPU.  So, by function, the number of calls that were
+//! probably preempted in the call itself keep that time, which leaves sums and distribution right; for a
+//! single one it is in the error.
 
 use model::{CallProbes, Ns, OffCpuSplit, ProbeTime, ProbedCall, ProbedEnd, Tid};
 use rustc_hash::FxHashMap;
@@ -45,8 +45,7 @@ struct OwnTime {
     due: f64,
 }
 
-/// What a call is longer on the CPU because it was preempted: the switches, and what is not in the caches
-/// after them.
+/// Time on the CPU that a preemption adds to a call: the switches, and misses in the caches after them.
 const SWITCHES_NS: i64 = 100_000;
 
 impl OwnTime {

@@ -1,5 +1,5 @@
-//! Each check of [`crate::check`] can fail: a sound report is changed in one place, and that is what is
-//! found.
+//! Each check of [`crate::check`] can fail: a sound report is changed in one place, and the check finds
+//! that.
 
 use model::{AuxOffset, Cpu, Tid};
 

@@ -402,7 +402,7 @@ fn wanted_functions_are_reported_separately() {
 
 #[test]
 fn what_a_stub_leads_to_that_was_found_running_is_entered_there() {
-    // The call was lost, the entry was not. Where it returns to tells who called.
+    // The call was lost, the entry was not. Where it returns to tells its caller.
     let script = "
         0 start main+4
         100 gap 150

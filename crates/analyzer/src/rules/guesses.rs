@@ -213,7 +213,7 @@ fn control_where_no_frame_leads_shows_that_a_landing_was_elsewhere() {
 
 #[test]
 fn code_that_is_found_running_may_be_of_another_call_than_its_function_s() {
-    // Who jumps back into f's middle may be g, called by a frame that had jumped there.
+    // The function that jumps back into f's middle may be g, called by a frame that had jumped there.
     let script = "
         10 gap 20
         20 resume f+8

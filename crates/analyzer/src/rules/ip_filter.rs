@@ -72,7 +72,7 @@ fn a_call_in_front_of_an_entry_returns_there() {
     check(script, "100 +10 complete g+ffb");
 }
 
-/// The target is `f` and the ancestor `g`: what is between them is hidden.
+/// The target is `f` and the ancestor `g`: functions between them are hidden.
 const TARGET_AND_ANCESTOR: &str = "
     filter
     code call k+10 f

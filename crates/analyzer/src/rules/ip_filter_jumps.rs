@@ -36,7 +36,7 @@ fn a_retpoline_out_of_the_filter_is_an_indirect_call_or_jump() {
 
 #[test]
 fn a_return_to_an_entry_out_of_the_filter_is_a_jump() {
-    // `push g; ret`, as in the whole trace: by who called f it is not left.
+    // `push g; ret`, as in the whole trace: it does not return to f's caller.
     let script = "
         filter
         code call k+10 f

@@ -264,7 +264,7 @@ fn where_cpus_are_traced_nothing_is_followed_after_the_switch_in_either() {
     check_rows(script, &rows);
 }
 
-/// `f` calls a library whose file is missing, which makes a system call.
+/// `f` calls a library with a missing file, which makes a system call.
 const MISSING_CALLS: &str = "
     0 start main+4
     100 call main+10 f

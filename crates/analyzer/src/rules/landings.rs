@@ -63,7 +63,7 @@ fn an_aborted_transaction_unwinds_what_it_had_called() {
 
 #[test]
 fn a_call_inside_code_without_a_name_is_a_call_while_a_landing_is_undecided_too() {
-    // Such code may be many functions: who jumps to g by `push; ret` is the one that was called.
+    // Such code may be many functions: the one that jumps to g by `push; ret` is the one that was called.
     let script = "
         born 0
         0 start main+4
@@ -402,7 +402,7 @@ fn a_fiber_that_comes_back_is_not_counted_again() {
 
 #[test]
 fn each_call_on_a_fiber_is_cut_once_wherever_control_goes_on() {
-    // k resumes a fiber, whose function f yields: twice.  All of it is on stacks that are switched.
+    // k resumes a fiber; its function f yields: twice.  All of it is on stacks that are switched.
     let script = "
         born 0
         0 start main+4

@@ -1,4 +1,4 @@
-//! Calls of code whose file is missing: what has called it goes on where control comes back.
+//! Calls of code with a missing file: the caller goes on where control comes back.
 
 use super::script::{analyse, check, check_children, check_request, id};
 use crate::Request;

@@ -456,7 +456,7 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
     paths.map(|path| path.steps.iter().map(step).collect()).collect()
 }
 
-/// What calls of `f` did in their own code: straight code, then children, then what is left over.
+/// What calls of `f` did in their own code: straight code, then children, then the time left over.
 pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
     let Parsed { program, events, records, request, has_ip_filter, whole_cpus, .. } =
         parse(script, Request::default());
@@ -572,7 +572,7 @@ fn caller_text(caller: Caller, site: Option<Place>) -> String {
     }
 }
 
-/// `start +latency status caller`, and what is not 0.
+/// `start +latency status caller`, and the fields that are not 0.
 pub(super) fn row_text(row: &CallRow) -> String {
     let at_least = if row.status.counted() { "+" } else { ">=" };
     let mut text = format!(
@@ -615,7 +615,7 @@ pub(super) fn callee_text(kind: ChildKind, function: FunctionId, site: Option<Pl
     }
 }
 
-/// Each node, indented by its depth: what it is, `start +total`, and what is not usual.
+/// Each node, indented by its depth: its kind and name, `start +total`, and figures that are not usual.
 pub(super) fn tree_text(tree: &CallTree) -> Vec<String> {
     let error = |ns: u64| if ns == 0 { String::new() } else { format!(" error {ns}") };
     let line = |Step { node, depth, own, own_error_ns, .. }: Step<'_>| {

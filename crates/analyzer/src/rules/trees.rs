@@ -1,4 +1,4 @@
-//! The trees of calls: what is a node, whose, and its times.
+//! The trees of calls: their nodes, the parent of each, and its times.
 
 use super::script::{analyse_trees, function_name, id, tree_text};
 use crate::{CallRow, CallTree, Paths, Request, TreeSink, Trees};
@@ -61,8 +61,8 @@ impl TreeSink for Callers {
     }
 }
 
-/// Functions around a call: no stubs, the kernel below a handler as what is not known, and nothing beyond
-/// what was seen.
+/// Functions around a call: no stubs, the kernel below a handler as not known, and nothing beyond the seen
+/// part.
 #[test]
 fn callers_are_the_functions_that_were_open() {
     let script = "
@@ -125,8 +125,8 @@ fn a_tree_has_every_call_and_the_kernels_part() {
     check(NESTED, Trees::Outermost, tree);
 }
 
-/// What the calls that are left out took is their caller's own time. Those in a call whose tree is wanted,
-/// too, count in the trees around it.
+/// The time of calls that are left out is their caller's own. Those in a call that has a tree, too, count
+/// in the trees around it.
 #[test]
 fn a_tree_without_short_calls_counts_them() {
     let tree = "

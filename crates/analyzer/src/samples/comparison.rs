@@ -9,7 +9,7 @@
 
 use super::{Change, Figure, LEVEL, RunsSummary, TooFew};
 
-/// Blocks of each run: as many as [`crate::ledger::Shift`] has.
+/// Blocks of each run: the number that [`crate::ledger::Shift`] has.
 const BLOCKS: usize = 16;
 
 /// What the figures are taken of.
@@ -35,9 +35,9 @@ pub struct FigureOfSet {
 /// Why there is no interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// So many runs of each are needed.
+    /// The number of runs of each that are needed.
     Runs(usize),
-    /// So many calls of each are needed: in each run, where there are several.
+    /// The number of calls of each that are needed: in each run, where there are several.
     Calls(usize),
     /// Both have samples of 0 ns: their ratio says nothing, as times below their error may be 0.
     Ratio,
@@ -48,7 +48,7 @@ pub enum Missing {
 pub struct FigureChange {
     /// Which.
     pub figure: Figure,
-    /// A: what is compared with.  `None`, here and below: there are too few calls.
+    /// A, the base of the comparison.  `None`, here and below: there are too few calls.
     pub base: Option<FigureOfSet>,
     /// B.
     pub these: Option<FigureOfSet>,
@@ -84,7 +84,7 @@ impl FigureChange {
         }
     }
 
-    /// B takes longer by more than so many percent, for certain.
+    /// B takes longer by more than `percent`, for certain.
     #[must_use]
     pub fn is_slower_by(&self, percent: f64) -> bool {
         self.change.is_ok_and(|change| change.low > 1.0 + percent / 100.0)

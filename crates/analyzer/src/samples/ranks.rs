@@ -21,7 +21,7 @@ pub struct Change {
 /// There are too few samples for any statement of the level, whatever the samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFew {
-    /// So many samples of each set could tell.
+    /// The number of samples of each set that could tell.
     pub needed: usize,
 }
 

@@ -29,8 +29,8 @@ impl Trend {
         Some(Self { tau: sum as f64 / pairs as f64, p_value: (2.0 * tail).min(1.0) })
     }
 
-    /// The trend is beyond chance: where so many figures are looked at, one of them is said to have a trend
-    /// by chance in a share of [`LEVEL`] of all series.
+    /// The trend is beyond chance: where `figures` figures are looked at, one of them is said to have a
+    /// trend by chance in a share of [`LEVEL`] of all series.
     #[must_use]
     pub fn is_no_chance(&self, figures: usize) -> bool {
         self.p_value <= LEVEL / figures.max(1) as f64

@@ -50,7 +50,7 @@ pub(super) struct Group {
     is_plain: bool,
     /// What was entered after the landing.
     above: Vec<Frame>,
-    /// Functions into whose middle frames have jumped since; 0: the last of the floor, 1: the first above.
+    /// Functions that frames have jumped into since; 0: the last frame of the floor, 1: the first above.
     runs: Vec<(usize, FunctionId)>,
     pub(super) control: Control,
     /// Of the last event; `None`: it does not fit, or they have gone to other groups.
@@ -97,7 +97,7 @@ pub(super) struct Changed {
 /// A hypothesis while it follows an event.
 pub(super) struct View<'v> {
     stack: &'v Stack,
-    /// So many frames of the stack are its floor.
+    /// The number of frames of the stack that are its floor.
     kept: usize,
     is_plain: bool,
     /// What is left of the frames that the group has above.

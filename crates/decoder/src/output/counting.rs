@@ -28,7 +28,7 @@ pub(super) struct Counting<'a> {
     end: Slot,
     /// Cycles of the segment: up to the last CYC packet before that.
     all: u64,
-    /// Cycles of the first CYC packet after that: no more than these are left out at the segment's end.
+    /// Cycles of the first CYC packet after that: the most that may have passed since, within the segment.
     next_cyc: u64,
     /// User code is traced since these counts of the segment's cycles and the bus clock; `None`: it is not.
     on_since: Option<(u64, u64)>,

@@ -5,7 +5,7 @@
 //! f:  call g          # a label, an instruction
 //! .mark               # a region begins or ends at the next instruction
 //!     jz f
-//! .missing 0x8000     # from there on there is an object without a file
+//! .missing 0x8000     # from there on there is an object with a missing file
 //! .from 2500          # from this time on
 //! .org 0x1100         # other code stands here
 //!     ret
