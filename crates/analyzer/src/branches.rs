@@ -173,8 +173,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
     }
 
-    /// A jump to code with a missing file, for a frame that is known to return to code in sight: its return will
-    /// be seen. The code that a stub of the PLT led to is known by the stub.
+    /// A jump to code with a missing file, for a frame that is known to return to code in sight: its return
+    /// will be seen. The code that a stub of the PLT led to is known by the stub.
     fn jump_to_missing(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
         match self.top() {
             Some(top) if top.is_stub() || top.kind == FrameKind::Inner => self.replace_top(session, to, true),

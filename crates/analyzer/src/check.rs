@@ -6,7 +6,7 @@
 //!                 -> Analysis    as the report that is not checked: what the workers digest is added up
 //!   report  -> check             calls nest; children and *self are the whole; callers are the function;
 //!                                histogram, counts and rows agree; open calls likewise; observed + lost is
-//!                                the window, and causes are what was lost; the second report is the first
+//!                                the window, and causes add up to the lost time; both reports are the same
 //! ```
 //! Tests analyse in no other way, and so does `report --check`. Nothing here is on the way of an unchecked
 //! analysis.

@@ -80,7 +80,7 @@ impl RunningTotal {
     }
 }
 
-/// Percent of one core that a ns on the CPU is, where so much of the threads' time was seen.
+/// Percent of one core that a ns on the CPU is, in `span_ns` with this coverage of the threads' time.
 pub(crate) fn percent_of_a_core(span_ns: u64, coverage: f64) -> f64 {
     if span_ns == 0 || coverage == 0.0 { 0.0 } else { 100.0 / (span_ns as f64 * coverage) }
 }

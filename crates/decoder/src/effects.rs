@@ -9,7 +9,7 @@
 //! that is its last branch, with [`End::Return`], as only the stack knows where it goes: [`ReturnSite`] that
 //! call.
 //!
-//! The memo never changes what is decoded: an effect follows from code and packet alone.
+//! The memo never changes the decoded events: an effect follows from code and packet alone.
 
 mod memo;
 mod path;

@@ -2,7 +2,7 @@
 //!
 //! Per-thread buffers follow one another: threads do not depend on each other. Per-CPU buffers are merged by
 //! time, because a thread's stretches lie in several of them. Segments are decoded in the order in which they
-//! start, some of them ahead of the one whose turn it is; a stretch is given out once no segment that is
+//! start, some of them ahead of the next that is given out; a stretch is given out once no segment that is
 //! still to come can start before it. So memory is bounded by a few segments per worker (and CPU), not by the
 //! recording.
 

@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
         Target { ip, function: id, at_entry }
     }
 
-    /// A branch is emitted, unless it is a jump inside of a function and the sink asked for none of it.
+    /// A branch is emitted, unless it is a jump inside of a function, and such jumps of it are not asked for.
     #[must_use]
     pub fn is_transfer(&self, kind: BranchKind, from: FunctionId, to: FunctionId) -> bool {
         let is_jump = !matches!(kind, BranchKind::Call | BranchKind::IndirectCall | BranchKind::Return);

@@ -29,7 +29,7 @@ pub struct Part {
     pub from: Ns,
     /// Last instant.
     pub to: Ns,
-    /// And so much around it.
+    /// How much is decoded around it.
     pub around: Around,
 }
 

@@ -5,9 +5,8 @@
 //! own child, a loop) has a price between those of the cheapest and of the dearest probe.
 //!
 //! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: the
-//! likelihood of each is its share of the time on the CPU.  So, by function, the number of calls that were
-//! probably preempted in the call itself keep that time, which leaves sums and distribution right; for a
-//! single one it is in the error.
+//! likelihood of each is its share of the time on the CPU.  So, by function, that share of the preempted
+//! calls keeps that time, which leaves sums and distribution right; for a single one it is in the error.
 
 use model::{CallProbes, Ns, OffCpuSplit, ProbeTime, ProbedCall, ProbedEnd, Tid};
 use rustc_hash::FxHashMap;

@@ -47,7 +47,7 @@ pub(super) struct Anchor {
 /// Why an anchor may be a wide range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is not, or has been narrowed by what is around it.
+    /// It is not, or has been narrowed by its surroundings.
     Final,
     /// A TSC packet, which gives the TSC of some core cycles ago.
     Tsc,

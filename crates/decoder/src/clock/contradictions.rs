@@ -1,8 +1,8 @@
 //! Packets that contradict each other: a bound that no reading of them fits is a counted error.
 //!
 //! A *reading* of a stream gives each packet a time, in order, such that TSC and MTC packets tell that time
-//! and CYC packets count the cycles between two times.  Each of these says that one time is at most so much
-//! after another, so the readings of a stream are the solutions of a system of difference constraints:
+//! and CYC packets count the cycles between two times.  Each of these limits how long one time
+//! is after another, so the readings of a stream are the solutions of a system of difference constraints:
 //! all-pairs shortest paths say whether there are any, and from when to when a packet can have been
 //! ([`Readings`]).  It is looser than [`Clock`] is, by the rounding of each packet.
 
@@ -36,7 +36,7 @@ const TOLERANCE_SHIFT: u32 = 6;
 /// A TSC packet's lag, by a CBR that nothing bears out.
 const LAG: i64 = 128 * CYCLE + SLACK;
 
-/// `limits[i][j]`: packet j is at most so much after packet i; the last one is the instant [`START`].
+/// `limits[i][j]`: the most by which packet j is after packet i; the last one is the instant [`START`].
 struct Readings {
     limits: Vec<Vec<i64>>,
     start: usize,
@@ -57,7 +57,7 @@ impl Readings {
         readings
     }
 
-    /// Packet `to` is at most so much after packet `from`.
+    /// Packet `to` is at most `at_most` after packet `from`.
     fn limit(&mut self, from: usize, to: usize, at_most: i64) {
         let limit = &mut self.limits[from][to];
         *limit = at_most.min(*limit);

@@ -424,7 +424,7 @@ impl<'a, W: Work> Path<'a, W> {
             _ => (),
         }
         if is_vsyscall {
-            // A user's address in the kernel's half: the kernel carries out its calls.
+            // A user's address in the kernel's half: the kernel carries out calls of it.
             return Ok(End::Vsyscall);
         }
         self.branch(to, ip)?;

@@ -7,8 +7,8 @@
 //!                                  `-------------------------------> the next TIP with a user address
 //! ```
 //! `vmlinux` is not what runs (alternatives, static keys, ftrace patch it), so a contradiction in kernel code
-//! says nothing about user code: it ends what is known of this stay in the kernel and is counted, and is no
-//! loss. What must not happen is that it misleads user code later, by the stack for compressed returns.
+//! says nothing about user code: it is counted, and the rest of this stay in the kernel is skipped without a
+//! loss. It must not mislead user code later, by the stack for compressed returns.
 //!
 //! The trace unit has one such stack for all threads and rings: all calls push and all returns pop (SDM
 //! volume 3, "Indirect Transfer Compression for Returns"). Ours is the same as long as all code is followed.
