@@ -129,8 +129,8 @@ impl BranchPath {
         })
     }
 
-    /// Loops that this call went through more or less often than each of the others; first those of which the
-    /// ratio is largest, and of equals those with fewest trips, which puts a loop before those inside of it.
+    /// Loops that this call went through more or less often than each of the others; first those with the
+    /// largest ratio, and of equals those with fewest trips, which puts a loop before those inside of it.
     #[must_use]
     pub fn other_trips(&self, others: &[&Self]) -> Vec<Trips> {
         let of_others: Vec<_> = others.iter().map(|other| other.trips()).collect();

@@ -13,7 +13,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
     fn call(&mut self, session: &mut Session<'a>, from: &Site, to: &Target) {
         let ret = from.next_ip();
         if ret == to.ip {
-            return; // `call +0` reads the program counter: nobody returns from it
+            return; // `call +0` reads the program counter: no code returns from it
         }
         let is_inner = session.map.is_inner_call(from.function, to.function, to.at_entry);
         let mut frame = self.frame(to.function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
@@ -153,8 +153,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
     }
 
-    /// A direct jump into the middle of a function. If it is one that tail-called what runs now, that has
-    /// ended: so does code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) come back.
+    /// A direct jump into the middle of a function. If that has tail-called the running code, the call ended:
+    /// code that the compiler split off under a name of its own (GCC 8: `f.cold.3`) comes back like this.
     fn back_in_group(&mut self, session: &mut Session<'a>, to: Target) {
         if session.map.kind(to.function) != FunctionKind::Symbol {
             return; // code without a name may be many functions

@@ -60,7 +60,7 @@ pub struct RunDigester<'a> {
 /// The runs of a stretch of events, in order.
 pub struct DigestedRuns(pub(crate) Vec<DigestedRun>);
 
-/// A run, and what came of it.
+/// A run, and what its analysis gave.
 pub(crate) struct DigestedRun {
     run: Run,
     /// Time of its first event.
@@ -229,7 +229,7 @@ impl<'a> Thread<'a> {
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
         let is_met = !(*starts && (has_past || !self.certainty.is_of_all()));
         let is_in_window = self.window.passes(run.first.point, is_outside);
-        // Nor was it off the CPU in a stay of the run: that would not be part of it.
+        // The thread was not off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
         let is_same_thread = lives && stays_on_cpu && is_in_window;
         is_there && is_decided && is_same_thread && is_met && has_room && may_call

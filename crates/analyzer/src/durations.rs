@@ -188,7 +188,7 @@ impl Durations {
     }
 
     /// How many there are; `None`: more than all machines make, one was met 0 times, or they are rounded to
-    /// what they cannot have been.
+    /// durations that cannot occur.
     pub(crate) fn plausible_count(&self) -> Option<u64> {
         let add =
             |sum: u64, times: &u64| sum.checked_add(*times).filter(|sum| *times > 0 && *sum < COUNT_MAX);

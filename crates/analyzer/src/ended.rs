@@ -51,8 +51,8 @@ impl<'a> Thread<'a> {
         self.counting.of_top(self.control.away.is_some())
     }
 
-    /// Adds a frame to what the one on top did, which it would have been above until now; `counted`: what ran
-    /// in it, where counters were asked for.
+    /// Adds a frame to the children of the one on top, as if it had been above that until now; `counted`:
+    /// the counts of the frame, where counters were asked for.
     #[inline(always)]
     pub(crate) fn add_child_above(
         &mut self,

@@ -40,7 +40,7 @@ pub(crate) struct Gatherer {
     scratch: CallTree,
 }
 
-/// Since it was last known what runs.
+/// The begin of the frame at the bottom: its first node, its time and the off-CPU time then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     /// Where the nodes begin.
@@ -87,8 +87,8 @@ impl Gatherer {
         self.nodes.len()
     }
 
-    /// The frame at the bottom has returned to its caller, which was found so, and is the new bottom. What
-    /// was seen since it was last known what runs was called by that; `base` is that before.
+    /// The frame at the bottom has returned to its caller, which was found so, and is the new bottom. The
+    /// caller gets the nodes since `base`, that of the frame before.
     pub(crate) fn enter_caller(&mut self, base: Option<Base>, caller: &mut Frame) {
         if let Some(Base { first, .. }) = base {
             caller.first = first;
@@ -161,7 +161,7 @@ impl Gatherer {
         self.nodes.len() >= self.limit
     }
 
-    /// The tree of a call that has ended now, of which `root` is the node, below the functions that are open;
+    /// The tree of a call that has ended now, with `root` as its node, below the functions that are open;
     /// `later`: see [`Self::close`].
     pub(crate) fn tree(
         &mut self,
@@ -226,7 +226,7 @@ fn by_entry(nodes: &[Node], into: &mut Vec<Node>) {
     let base = into.len();
     into.extend_from_slice(nodes);
     let places = into.get_mut(base..).unwrap_or_default();
-    // Backwards a node comes before its subtree, of which the last comes first: room is filled from its end.
+    // Backwards a node comes before its subtree, and that one's last node first: room is filled from its end.
     let mut rooms: Vec<Range<usize>> = std::iter::once(0..nodes.len()).collect();
     for node in nodes.iter().rev() {
         while rooms.len() > 1 && rooms.last().is_some_and(Range::is_empty) {

@@ -23,12 +23,12 @@ pub(crate) struct LossLedger {
 }
 
 impl LossLedger {
-    /// A gap, of which `lost_ns` no earlier gap of the thread covers.
+    /// Adds a gap; `lost_ns`: its time that no earlier gap of the thread covers.
     pub(crate) fn add(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         self.add_many(1, tid, cpu, gap, lost_ns);
     }
 
-    /// Adds `count` gaps, of which only the time of all together is known.
+    /// Adds `count` gaps; only the time of all together is known.
     pub(crate) fn add_many(&mut self, count: u64, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         let key = (Some(tid).filter(|tid| tid.0 > 0), cpu, key(gap.cause));
         if key.0.is_none() || gap.to.point <= gap.from.point {
@@ -119,7 +119,7 @@ fn by_cause<'l>(losses: impl Iterator<Item = &'l CauseLoss>) -> Vec<CauseLoss> {
 fn coverage(window_ns: u128, observed_ns: u128, has_no_gap: bool) -> f64 {
     match (window_ns, has_no_gap) {
         (0, true) => 1.0,
-        (0, false) => 0.0, // what there is of trace is lost
+        (0, false) => 0.0, // all trace there is, if any, is lost
         _ => observed_ns as f64 / window_ns as f64,
     }
 }

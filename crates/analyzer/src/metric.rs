@@ -110,7 +110,7 @@ pub(crate) struct Within {
 /// How a number is spread over calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Calls of which it is known.
+    /// Calls with a known number.
     pub count: u64,
     /// Its sum over them.
     pub sum: u64,

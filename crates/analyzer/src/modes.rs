@@ -67,7 +67,7 @@ pub struct Modes {
     pub modes: Vec<Mode>,
     /// Latencies of the calls that go others, in ascending order.
     pub others_ns: Vec<u64>,
-    /// Calls of which it is not known which way they went, or too deep inside of others.
+    /// Calls that went an unknown way, or that are too deep inside of others.
     pub left_out: LeftOut,
     /// Index of `depth` in [`DEPTHS`].
     level: usize,

@@ -52,7 +52,7 @@ pub struct OwnCode {
     /// What took time inside of the calls, by key. With [`CodeDetail::Instructions`] interrupts and signals
     /// have the place that they interrupted, too.
     pub children: Vec<(ChildKey, TimeRow)>,
-    /// The calls' own time of which no code is known.
+    /// The calls' own time without known code.
     pub elsewhere: Total,
     /// The true time of all that is the calls' own is at most so far off, by the errors of their latencies
     /// and of their children. It is that of `*self` in a report.

@@ -69,7 +69,7 @@ impl<'a> Thread<'a> {
         is_known && self.control.interrupted_at != Some(to.ip) && !interrupted.is_some_and(handler_returns)
     }
 
-    /// Control has reached an instruction at which regions begin or end: the frames are what they are there.
+    /// Control has reached an instruction at which regions begin or end; the frames are up to date.
     #[inline(never)]
     pub(crate) fn pass_marks(&mut self, session: &mut Session<'a>, marks: &[AtMark], transfer: &Transfer) {
         let (Transfer::Branch { to, .. } | Transfer::Start { to, .. }) = *transfer else { return };
@@ -78,7 +78,7 @@ impl<'a> Thread<'a> {
         }
         let Some(frame) = self.stack.owner(self.stack.len()) else { return };
         let begin = (!self.is_entered(frame, to, transfer)).then_some(to.ip);
-        // What was tail-called stands in the place of what has called it.
+        // A tail-called function stands in the place of its caller.
         let group = self.group_base(frame)..=frame;
         for mark in marks {
             let is_it = |open: &OpenRegion| group.contains(&open.frame) && open.mark.wanted == mark.wanted;

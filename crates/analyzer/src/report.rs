@@ -68,7 +68,7 @@ pub struct Loss {
     pub unowned: Vec<CauseLoss>,
     /// By the CPU that the thread was on when the gap began.
     pub cpus: Vec<CpuLoss>,
-    /// Gaps of which `lost_ns` and `coverage` know nothing.
+    /// Gaps that `lost_ns` and `coverage` do not have.
     pub untimed: Untimed,
 }
 
@@ -192,7 +192,7 @@ pub struct FunctionReport {
     pub ended_by_jump: u64,
     /// Of the counted calls, those that ran outside of the IP filter: [`CallRow::hidden`].
     pub hidden: u64,
-    /// Of the counted calls, those of which it is a guess that they ended then: [`CallRow::undecided`].
+    /// Of the counted calls, those with an end that is a guess: [`CallRow::undecided`].
     pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
     pub latency: Stats,
@@ -326,8 +326,8 @@ impl ErrorBound {
     }
 }
 
-/// Between what the figures of *all* calls that were seen lie: of the counted ones, each of which may be off
-/// by its error, and of those that were open or cut, of which only "at least" is known.
+/// Bounds of the figures of *all* calls that were seen: the counted ones, each of which may be off by its
+/// error, and those that were open or cut, with a latency that is known as "at least" only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tails {
     /// Calls that were not seen from entry to end.

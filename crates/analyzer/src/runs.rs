@@ -315,7 +315,7 @@ impl Search<'_> {
         }
     }
 
-    /// What is open now is not known to return, and what runs next may be anything; control is at `base`.
+    /// Open calls are not known to return, and any code may run next; control is at `base`.
     fn interrupted(&mut self, base: Option<Sight>) {
         self.base = base;
         let outermost = std::mem::take(&mut self.run.events);

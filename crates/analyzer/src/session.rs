@@ -236,7 +236,7 @@ impl<'a> Session<'a> {
         self.rows = Some(sink);
     }
 
-    /// Enters a gap, of which `lost_ns` no earlier gap of the thread covers.
+    /// Enters a gap; `lost_ns`: its time that no earlier gap of the thread covers.
     pub(crate) fn lose(&mut self, tid: Tid, cpu: Option<Cpu>, gap: &Gap, lost_ns: u64) {
         self.loss.add(tid, cpu, gap, lost_ns);
         let gap = RowGap { tid: Some(tid).filter(|tid| tid.0 > 0), cpu, gap: *gap, lost_ns };

@@ -74,7 +74,7 @@ pub(crate) fn nearest_rank(per_mille: u64, len: u64) -> u64 {
     (per_mille * len).div_ceil(1000).saturating_sub(1)
 }
 
-/// Extremes and percentiles of a set of which some members may be known only to be longer than all others.
+/// Extremes and percentiles of a set; some members may be known only to be longer than all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantiles {
     /// Smallest.  `None`, here and below: it is one of those of unknown length, or the set is empty.

@@ -166,7 +166,7 @@ impl Summary {
 }
 
 impl SummedFunction {
-    /// Of calls of which nothing else is known.
+    /// The sums of calls, without causes and reasons of their times off the CPU.
     pub(crate) fn of_calls(position: u32, calls: FunctionSums<ChildKey>) -> Self {
         Self { position, calls, causes: CauseSums::default(), reasons: ReasonsOfCalls::default() }
     }

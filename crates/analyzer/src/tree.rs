@@ -57,8 +57,7 @@ pub trait TreeSink {
         0
     }
 
-    /// A call of which there would be a tree, if it were not inside of [`NESTED_MAX`] others
-    /// ([`Trees::Every`]).
+    /// A call without a tree, as it is inside of [`NESTED_MAX`] others or more ([`Trees::Every`]).
     fn too_deep(&mut self, call: &CallRow) {
         let _ = call;
     }

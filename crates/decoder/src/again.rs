@@ -7,7 +7,7 @@ use crate::stretch::Stretch;
 /// The events that are given out this time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
-    /// The last AUX offset of which events were given out.
+    /// The last AUX offset with events that were given out.
     pub(crate) after: Option<AuxOffset>,
     /// Where the events end that are given out; `None`: the segment is complete.
     pub(crate) until: Option<Until>,

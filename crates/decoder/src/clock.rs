@@ -108,7 +108,7 @@ pub(crate) struct Clock {
     aligned: Option<Tsc>,
     crystal: Crystal,
     ratio: CoreRatio,
-    /// The length of a cycle, as far as it is known without what follows.
+    /// The length of a cycle, as far as it is known without later packets.
     cycle: Option<Range>,
     /// All cycles of the next CYC lie after the anchor; never where CYC packets count nothing.
     cyc_counts: bool,

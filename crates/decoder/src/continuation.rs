@@ -65,7 +65,7 @@ struct BufferProgress {
     latest: Ns,
     /// Where the buffer ended when it was looked at last.
     end: AuxOffset,
-    /// The last AUX offset of which events were given out, of a segment that is decoded again.
+    /// The last AUX offset with events that were given out, of a segment that is decoded again.
     given: Option<AuxOffset>,
     /// When the tail began; `None`: there is none.
     tail: Option<Ns>,
@@ -107,14 +107,14 @@ impl Continuation {
         self.buffers.get(&owner)?.next
     }
 
-    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by what there
-    /// is, better and better, and times that are known less well have wider bounds.
+    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by the trace
+    /// so far, better and better, and times that are known less well have wider bounds.
     pub fn measure(&mut self, whole: &Recording<'_>) {
         self.crystal = CrystalRatio::measure(&whole.buffers, whole.pt.tsc_ctc_ratio);
         self.is_measured = true;
     }
 
-    /// Measures it by what there is now.
+    /// Measures it by the trace so far.
     fn measure_further(&mut self, part: &Recording<'_>) {
         let measured = CrystalRatio::measure(&part.buffers, part.pt.tsc_ctc_ratio);
         self.crystal = match (self.crystal, measured) {

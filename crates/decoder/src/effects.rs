@@ -50,7 +50,7 @@ pub(crate) struct Edge<W = InstructionCount> {
     /// Work since the effect's beginning.
     pub(crate) work: W,
     pub(crate) role: Role,
-    /// [`Reached::address`]; 0 for [`Role::ReturnToStack`], of which only the stack knows it.
+    /// [`Reached::address`]; 0 for [`Role::ReturnToStack`]: only the stack knows it.
     pub(crate) to: Avma,
     /// The block that it left.
     pub(crate) from: BlockId,
@@ -170,7 +170,7 @@ impl<W: Work> Effect<W> {
         self.first_work == self.work.timed_instructions()
     }
 
-    /// How many of these bits it has used, of which it was asked about the oldest.
+    /// How many of these bits it has used; it was asked about the oldest of them.
     pub(crate) fn used(&self, bits: Tnt) -> u8 {
         bits.oldest::<BITS>().len().saturating_sub(self.rest().len())
     }
@@ -430,7 +430,7 @@ impl<'a, W: Work> Program<'a, W> {
         self.effects.memo.add(Key::new(block, asked), effect)
     }
 
-    /// Finds where `call` returns to from its own side, which is that of what runs.
+    /// Finds where `call` returns to from its own side, that of the running code.
     pub(crate) fn return_site(self, call: BlockId, side: Side) -> Result<ReturnSite, NoCode> {
         let block = self.graph.return_site(self.context, self.space, call)?;
         let to = self.graph.block(block).start;

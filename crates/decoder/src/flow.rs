@@ -93,7 +93,7 @@ struct Flow<'a, W> {
     walk: Walk<'a, W>,
     state: State,
     last_ip: LastIp,
-    /// Bits of which the last ones may wait for a TIP: see [`deferred`].
+    /// Bits; the last ones may wait for a TIP: see [`deferred`].
     waiting: Tnt,
     /// The last TNT, if nothing came that forces out the TIPs that waited for it.
     last_tnt: Tnt,
@@ -205,7 +205,7 @@ impl<'a, W: Work> Flow<'a, W> {
                     self.hole(at);
                 }
                 Some(Item::Packet(at, _)) if truncation.is_some_and(|t| t < self.reader.offset()) => {
-                    // The packet's end was lost: what stands there belongs to another one.
+                    // The packet's end was lost: the bytes there belong to another one.
                     self.truncated(at);
                 }
                 Some(Item::Packet(at, packet)) => {
@@ -317,8 +317,8 @@ impl<'a, W: Work> Flow<'a, W> {
 
     /// The step from the last flow packet to the one at hand.
     ///
-    /// Where no time stands between, the packet may have forced out the TNT before it: what ran since the
-    /// TNT's last bit is among its branches.
+    /// Where no time stands between, the packet may have forced out the TNT before it: branches since the
+    /// TNT's last bit are among its own.
     #[inline]
     fn step_to(&mut self, slot: Slot, at: AuxOffset) -> Step {
         let LastFlow { slot: last, after_tnt, tnt_lo, .. } = self.last;

@@ -145,7 +145,7 @@ struct Groups<'a> {
     cpus: Group<'a>,
 }
 
-/// Those of which `part` may be.
+/// The groups of a recording, or those that `part` may be in.
 fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) -> Groups<'a> {
     let wanted = |streams| match (Group::Whole(streams), part) {
         (whole, Some(part)) => Group::Part(part.of(context, whole.segments(context).collect())),
@@ -232,9 +232,9 @@ impl<'a, D> Join<'a, D> {
         }
     }
 
-    /// Joins the segments of a group; what there is to do before the next one's output is needed is done
-    /// before it is waited for. No stretch is given out that begins at `most` or later. Returns that time, or
-    /// an earlier one up to which the group was given out.
+    /// Joins the segments of a group; work that is possible before the next output is needed is done before
+    /// the wait for it. No stretch is given out that begins at `most` or later. Returns that time, or an
+    /// earlier one up to which the group was given out.
     pub(crate) fn group<'s>(
         &mut self,
         group: usize,

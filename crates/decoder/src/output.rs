@@ -83,8 +83,7 @@ pub(crate) struct Bounds {
     /// The first slot after the PSB that ends it, and the cycles that were counted before that PSB; none: no
     /// PSB ends it.
     pub(crate) end: Option<(Slot, u64)>,
-    /// The first CYC packet from there on: what passed between the last CYC packet and what comes after the
-    /// PSB.
+    /// The first CYC packet from there on: the cycles from the last CYC packet to the trace after the PSB.
     pub(crate) next_cyc: Option<u64>,
 }
 

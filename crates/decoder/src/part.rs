@@ -92,7 +92,7 @@ impl Part {
         let has = |mut timed: Timed<'s>| {
             let wanted = wanted.get(&timed.segment.buffer)?;
             let number = seen.entry(timed.segment.buffer).or_default();
-            // Nothing before it is there to say what runs where it begins.
+            // No segment before it is there to say what runs where it begins.
             let is_first = *number == wanted.start;
             let is_wanted = wanted.contains(number);
             *number += 1;
@@ -114,7 +114,7 @@ impl Part {
         first..starts.partition_point(|start| *start <= self.to).saturating_add(after)
     }
 
-    /// From PSB to PSB what has the time, and one PSB before.
+    /// Cuts the segment, from PSB to PSB, to the part that has the time, and one PSB before.
     fn trimmed<'s>(&self, context: &Context<'_>, timed: Timed<'s>) -> Timed<'s> {
         let psbs = timed.segment.psbs();
         let mut latest = timed.start;

@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         packet::decode(&window[..len.min(MAX_PACKET_LEN)], self.block)
     }
 
-    /// The stream is cut inside of the next packet at `end`: what stands after that is of another one,
+    /// The stream is cut inside of the next packet at `end`: the bytes after that are of another one,
     /// whatever both together look like.
     pub(crate) fn is_cut_at(&self, end: AuxOffset) -> bool {
         let (window, len) = self.window(self.bytes.get(self.at..).unwrap_or_default());
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         cut.is_some_and(|bytes| packet::decode(bytes, self.block) == Err(PacketError::Truncated))
     }
 
-    /// `rest` and what follows it in the pieces after this one, up to a hole: the first bytes, and how many.
+    /// `rest` and the bytes after it in the next pieces, up to a hole: the first bytes, and how many.
     fn window(&self, rest: &[u8]) -> ([u8; WINDOW], usize) {
         let mut window = [0; WINDOW];
         let mut len = 0;

@@ -372,7 +372,7 @@ impl<'a> Elf<'a> {
         Some((name, BuildId(id.to_vec())))
     }
 
-    /// Where the system enters the object: the program's start, and what runs when it is loaded and unloaded.
+    /// Where the system enters the object: the program's start, and code for loading and unloading it.
     pub(crate) fn entry_points(&self) -> Vec<u64> {
         let dynamic = self.sections.iter().find_map(|s| s.dynamic(LE, self.bytes).ok().flatten());
         let entries = dynamic.map_or(&[][..], |(entries, _)| entries);

@@ -13,7 +13,7 @@ pub enum ObjectError {
         /// The object's name in the recording.
         name: String,
     },
-    /// Code that the program wrote itself, of which only the names are known.
+    /// Code that the program wrote itself; only the names are known.
     #[error("{} names code that was written at run time, and does not have it", .path.display())]
     OnlyNames {
         /// The perf map.

@@ -461,7 +461,7 @@ impl<'a> Entry<'_, 'a> {
 mod tests {
     use super::*;
 
-    /// Over the DWARF of this test's own binary, all of which is read for it.
+    /// Over the DWARF of this test's own binary; all of it is read for that.
     #[test]
     fn entries_that_are_left_out_do_not_name_the_function() {
         let file = Contents::Owned(std::fs::read(std::env::current_exe().unwrap()).unwrap().into());

@@ -102,8 +102,8 @@ impl Spaces {
     }
 }
 
-/// The number of the first one after that of `time`: what ran before the first record of the process had the
-/// code that it tells of.
+/// The number of the first one after that of `time`: code that ran before the first record of the process
+/// is that which this record tells of.
 fn later(epochs: &[(Ns, SpaceId)], time: Ns) -> usize {
     epochs.partition_point(|(from, _)| *from <= time).max(1)
 }

@@ -65,7 +65,7 @@ fn is_pause(context: &Context<'_>, segment: &Segment<'_>, run: &Run<'_>) -> bool
         && flow.read_to == run.end()
 }
 
-/// An instruction of which the successor is not known yet.
+/// An instruction; its successor is not known yet.
 #[derive(Clone, Copy)]
 struct Left {
     insn: Insn,
@@ -207,7 +207,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Direct branches without end: what they gave is not true.
+    /// Direct branches without end: their events are not true.
     fn endless(&mut self, ip: Avma, at: AuxOffset) {
         if let Some(stretch) = self.stretches.last_mut() {
             stretch.take_back(at);

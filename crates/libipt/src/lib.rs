@@ -70,7 +70,7 @@ impl SegmentDecoder for Libipt {
     }
 
     /// From PSB to PSB: the trace unit's stack for compressed returns is empty after each (SDM, "RET
-    /// Compression"), and libipt's only where it starts. Nor does it go on after an error before a PSB.
+    /// Compression"), and libipt's only where it starts. It also stops at an error before a PSB.
     fn segment_bytes(&self, _: u64) -> u64 {
         1
     }

@@ -90,7 +90,7 @@ impl Status {
         self.0 >= 0 && !self.has(abi::status::IP_SUPPRESSED)
     }
 
-    /// All packets are used up: what follows is what needs none.
+    /// All packets are used up: only code that needs none follows.
     pub(crate) fn is_at_end(self) -> bool {
         self.has(abi::status::EOS)
     }

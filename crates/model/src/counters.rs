@@ -44,7 +44,7 @@ impl Executed {
         })
     }
 
-    /// What was executed since `earlier` in the same thread, of which counts never fall.
+    /// What was executed since `earlier` in the same thread; its counts never fall.
     #[inline]
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

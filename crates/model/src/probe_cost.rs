@@ -92,7 +92,7 @@ pub struct ProbeCost {
     pub returned: CallProbes,
     /// It leaves by a jump.
     pub jumped: CallProbes,
-    /// One probe of which nothing else is known.
+    /// One hit, of any of the probes.
     pub hit: ProbeTime,
 }
 

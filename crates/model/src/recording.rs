@@ -121,7 +121,7 @@ pub struct PtConfig {
 }
 
 impl Default for PtConfig {
-    /// What perf programs for `intel_pt//u`, on a processor of which nothing is known.
+    /// What perf programs for `intel_pt//u`, on an unknown processor.
     fn default() -> Self {
         Self {
             cyc: false,
@@ -198,7 +198,7 @@ impl CpuCoverage {
         !self.traced.is_empty() && !self.traced.contains(&cpu)
     }
 
-    /// There were CPUs of which the recording knows nothing: a thread that has run on one looks as if it had
+    /// There were CPUs that the recording has nothing of: a thread that has run on one looks as if it had
     /// slept.
     #[must_use]
     pub fn is_partial(&self) -> bool {

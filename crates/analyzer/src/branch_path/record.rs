@@ -46,7 +46,7 @@ struct Recorded<K> {
 }
 
 impl<'a, K: Kept> BranchRecorder<'a, K> {
-    /// For calls, of which nothing was seen yet.
+    /// For calls, before any event was seen.
     #[must_use]
     pub fn new(rows: &[CallRow], functions: &'a dyn FunctionLookup) -> Self {
         let calls = rows.iter().map(|row| Recorded { row: *row, kept: None, depth: 0 }).collect();

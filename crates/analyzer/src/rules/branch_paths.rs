@@ -64,7 +64,7 @@ fn a_call_inside_a_call_has_branches_of_its_own() {
     assert_eq!(branch_paths(script), [outer, inner]);
 }
 
-/// Running on into a region is no branch; what it ends with is one of its own, and what follows is not.
+/// Running on into a region is no branch; the branch that ends it is one of its own, later ones are not.
 #[test]
 fn the_branches_of_a_region_are_those_from_its_begin_to_its_end() {
     let script = "

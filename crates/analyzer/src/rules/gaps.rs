@@ -198,8 +198,8 @@ fn a_thread_with_an_empty_trace_has_a_window_and_no_calls() {
     assert_eq!((lost.window_ns, lost.observed_ns, lost.lost_ns), (400, 0, 400));
 }
 
-/// A newborn thread with a buffer of its own is attached to somewhere in its life: what ran around that is
-/// not known.
+/// A newborn thread with a buffer of its own is attached to somewhere in its life: the code that ran around
+/// that is not known.
 #[test]
 fn a_thread_that_is_attached_late_has_a_gap_from_its_birth_on() {
     let script = "

@@ -224,7 +224,7 @@ fn what_is_looked_ahead_at_is_bounded() {
     script += "90000 ret f+a0 main+15";
     let report = analyse(&script, Request::default());
     assert_eq!(report.limits.undecided_landings, 1);
-    // The innermost was assumed, and what came after was a return past it.
+    // The innermost was assumed, and the next event was a return past it.
     let statuses: Vec<_> = report.functions[0].rows.iter().map(|r| r.status.name()).collect();
     assert_eq!(statuses, ["complete", "unwound"]);
 }
@@ -310,7 +310,7 @@ fn a_landing_that_waits_for_too_many_others_is_a_guess() {
         let script = open.to_owned() + &(0..count).map(landing).collect::<String>();
         analyse(&script, Request::default()).limits.undecided_landings
     };
-    // The first ones wait for too many, the last ones for what comes after the recording's end.
+    // The first ones wait for too many, the last ones for events after the recording's end.
     assert_eq!((landings(1), landings(5), landings(8)), (1, 5, 8));
 }
 

@@ -308,7 +308,7 @@ fn the_tail_of_what_is_spread_alike_is_no_outlier() {
     assert!(outlying(planted));
 }
 
-/// Of calls of which no more is known than a row has.
+/// Calls with nothing known beyond their rows.
 #[test]
 fn what_rows_waited_for_is_told_apart() {
     let quick = "10 ret f+40 main+25";
@@ -324,7 +324,7 @@ fn what_rows_waited_for_is_told_apart() {
     };
     let (own, in_kernel) = ((0, Spent::Running, 38), (0, Spent::Kernel, 12));
     assert_eq!(rows(&function), [own, (0, Spent::Blocked, 20), in_kernel, (0, Spent::Runnable, 10)]);
-    function.row_reasons = RowReasons::default(); // nobody looked
+    function.row_reasons = RowReasons::default(); // the reasons were not asked for
     assert_eq!(rows(&function), [own, (0, Spent::OffCpu, 30), in_kernel]);
 }
 

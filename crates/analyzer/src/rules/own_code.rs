@@ -110,7 +110,7 @@ fn each_call_of_a_recursion_has_its_own_code() {
     check(Instructions, script, &expect);
 }
 
-/// Jumps inside of h are not decoded: what ran there is not known, but how long.
+/// Jumps inside of h are not decoded: only the time in it is known, not the code that ran.
 #[test]
 fn executions_of_code_of_other_functions_are_not_known() {
     let script = "

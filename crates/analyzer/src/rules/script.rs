@@ -514,8 +514,8 @@ impl RowSink for GivenRows {
     }
 }
 
-/// Events that come one by one, those that come together, and those of which runs are analysed ahead make the
-/// same report and the same rows.
+/// Events that come one by one, events that come together, and events with runs that are analysed ahead
+/// make the same report and the same rows.
 fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
     let stretches = events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its));
     let stretches: Vec<(Tid, SpaceId, Vec<TraceEvent>)> = stretches

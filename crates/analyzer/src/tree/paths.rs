@@ -22,8 +22,8 @@ pub struct Paths {
 pub struct FoundPaths {
     /// The paths, in the order in which they were first taken.
     pub tree: CallTree,
-    /// Functions of which no call was seen from entry to end: their paths are of the observed part of open
-    /// calls.
+    /// Functions without a call that was seen from entry to end: their paths are of the observed part of
+    /// open calls.
     pub open: Vec<FunctionId>,
 }
 

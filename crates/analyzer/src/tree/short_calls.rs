@@ -3,7 +3,7 @@
 /// Buckets: 0 ns, and one for each power of two of a `u64`.
 const BUCKETS: usize = u64::BITS as usize + 1;
 
-/// Numbers of calls by what they took.
+/// Numbers of calls by their time.
 ///
 /// ```text
 ///   bucket   0   1    2    3     4      ...

@@ -128,7 +128,7 @@ impl CoreRatio {
         self.now_length = self.now.and_then(|now| self.work_out(now));
     }
 
-    /// What the anchors say of the interval between them, of which CBR says `multiples`. Before anything is
+    /// What the anchors say of the interval between them; CBR says `multiples` of it. Before anything is
     /// measured, an interval that is too vague for that can still refute CBR.
     pub(super) fn measure(&mut self, cycle: Option<Cycle>, multiples: Option<Multiples>) -> Option<Measured> {
         let Cycle { range, is_vague } = cycle?;

@@ -46,8 +46,7 @@ impl Progress<'_> {
     }
 }
 
-/// The estimate for an event between two others, of which it is known how many instructions had passed, and
-/// when they were.
+/// The estimate for an event between two others, from their numbers of passed instructions and their times.
 #[inline(always)]
 pub(super) fn share((start, from): (u32, Ns), (end, to): (u32, Ns), work: u32) -> Ns {
     Ns(from.0 + part(to.since(from), (start, end), work)).min(to)

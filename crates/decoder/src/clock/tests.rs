@@ -429,7 +429,7 @@ fn a_core_clock_that_changes_without_cbr_is_measured() {
     // Far from the change the measured frequency is all that is used.
     let last = clock.times().at(Slot(clock.timeline.next().0 - 2));
     assert!(last.hi.since(last.lo) < 16, "{last:?}");
-    assert_eq!(clock.errors, 11); // and nobody says where the cycles before the first MTC are
+    assert_eq!(clock.errors, 11); // and nothing says where the cycles before the first MTC are
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) enum Rule {
 struct SlotRange {
     first: Slot,
     rule: Rule,
-    /// Packets that contradict the rule say so much.
+    /// The slots were not outside of this, whatever the rule says.
     bound: Option<(Ns, Ns)>,
 }
 
@@ -296,7 +296,7 @@ impl Timeline {
         first.is_some_and(|(_, rate)| rate.cycles == 0)
     }
 
-    /// Here is an anchor: what has passed since the last one.
+    /// Here is an anchor; returns the span since the last one.
     pub(super) fn restart(&mut self) -> Span {
         let since = self.since();
         self.counted.push((self.next(), self.counted_cycles()));

@@ -169,7 +169,7 @@ impl<'a, W: Work> Remembered<'a, W> {
         if beside.key == key { Some(&beside.effect) } else { self.find_near(key, place) }
     }
 
-    /// On its own, so that the registers are for what stands at its first place, as most does.
+    /// On its own, to keep the registers for effects at their first place, as most are.
     #[cold]
     #[inline(never)]
     fn find_near(self, key: Key, first: usize) -> Option<&'a Effect<W>> {

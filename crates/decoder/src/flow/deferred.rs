@@ -22,7 +22,7 @@ use crate::work::Work;
 const MAX_PACKETS: usize = 1 << 4;
 
 impl<W: Work> Flow<'_, W> {
-    /// No bit waits for a TIP from here on: what comes has forced them out.
+    /// No bit waits for a TIP from here on: the packet at hand has forced them out.
     #[inline]
     pub(super) fn forced_out(&mut self) {
         (self.waiting, self.last_tnt) = (Tnt::default(), Tnt::default());

@@ -20,7 +20,7 @@ use crate::work::Work;
 
 impl<W: Work> Flow<'_, W> {
     /// A MODE.Exec packet: the code after it is 64-bit code or not. After an event's FUP it belongs to the
-    /// event's TIP; otherwise to what comes next, FUP or TIP.
+    /// event's TIP; otherwise to the next packet, FUP or TIP.
     pub(super) fn mode_exec(&mut self, long: bool) {
         self.long_mode = long;
         if self.psb.is_some() {
@@ -70,7 +70,7 @@ impl<W: Work> Flow<'_, W> {
     }
 }
 
-/// What a CFE packet in front of an asynchronous event's FUP says of it; `None` for what has no such FUP.
+/// What a CFE packet before an asynchronous event's FUP says of it; `None` for an event without such a FUP.
 fn cause_of(event: ControlFlowEvent, vector: u8) -> Option<AsyncCause> {
     /// SDM volume 3, "Interrupt and Exception Handling": vectors below 32 are exceptions, but 2 is the NMI.
     const EXCEPTIONS: u8 = 32;

@@ -47,7 +47,7 @@ impl Lost {
         is_of_packets(self.cause)
     }
 
-    /// Why what ran is not known.
+    /// Why the code that ran is not known.
     fn why(&self) -> GapCause {
         self.hidden_by.unwrap_or(self.cause)
     }
@@ -203,7 +203,7 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// The ring had forgotten what ran first: until `to` nothing was observed of anybody.
+    /// The ring had forgotten the first code that ran: until `to` no thread was observed.
     fn before_the_first_snapshot(&mut self, lost: Lost, bytes: u64, to: Moment, now: Running) {
         let start = self.context.recording.time_span.map_or(Ns(0), |(first, _)| first);
         let walk = &mut self.walk;
@@ -229,8 +229,8 @@ impl<W: Work> Flow<'_, W> {
         }
     }
 
-    /// A packet that comes only where tracing is on, and no address came before it (SKD010): what ran up to
-    /// here is not known. `skips`: nor does it say where execution is.
+    /// A packet that comes only where tracing is on, and no address came before it (SKD010): the code that
+    /// ran up to here is not known. `skips`: the packet does not say where execution is.
     pub(super) fn still_lost(&mut self, skips: bool) {
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;
@@ -251,7 +251,7 @@ impl<W: Work> Flow<'_, W> {
         true
     }
 
-    /// More is lost before an address has come. After an overflow that may be its FUP, in front of which
+    /// More is lost before an address has come. After an overflow that may be its FUP, and before a FUP
     /// "only timing packets may come" (SDM, "Internal Buffer Overflow"): then these do not say that tracing
     /// was off, and it is one loss.
     fn end_before_another_loss(&mut self) {

@@ -42,7 +42,7 @@ impl<W: Work> Flow<'_, W> {
         self.check(walked, at);
     }
 
-    /// The last bits of a TNT at `at`, of which the first one has been followed.
+    /// Follows the last bits of a TNT at `at`; the first one has been followed.
     pub(super) fn follow_rest(&mut self, at: AuxOffset) {
         let walked = self.walk.follow_bits(self.last.rest_of_tnt(at));
         self.check(walked, at);

@@ -1,8 +1,8 @@
 //! Finds blocks by where they start.
 //!
-//! Blocks that are near each other run after each other, and code that is met for the first time costs little
-//! but waiting for memory. So what stands in 64 bytes of code has its places in one cache line, and a place
-//! says enough of a block to know that it is another one without looking at it.
+//! Blocks that are near each other run after each other, and code that is met for the first time costs
+//! little but waiting for memory. So the blocks of 64 bytes of code have their places in one cache line,
+//! and a place says enough of a block to know that it is another one without looking at it.
 
 use model::{Avma, SpaceId};
 
@@ -33,7 +33,7 @@ impl Index {
         Self { places: Vec::with_capacity(2 * blocks) }
     }
 
-    /// Which of `blocks`, all of which were added, starts at `ip`.
+    /// The one of `blocks`, all of which were added, that starts at `ip`.
     pub(super) fn find(&self, blocks: &[Block], space: SpaceId, ip: Avma) -> Option<BlockId> {
         let mut at = self.first_place(space, ip);
         loop {

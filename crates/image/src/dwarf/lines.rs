@@ -59,7 +59,7 @@ pub struct SourceLine {
 
 /// The lines of one object.
 pub(crate) struct Lines {
-    /// `None`: what there is cannot be read.
+    /// `None`: it could not be parsed.
     dwarf: Option<ParsedDwarf>,
     cache: FxHashMap<u64, Option<SourceLine>>,
     /// Units that were parsed, by where they begin in `.debug_info`, and about how many bytes they take.

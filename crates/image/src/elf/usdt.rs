@@ -53,7 +53,7 @@ struct Note<'n> {
     description: &'n [u8],
 }
 
-/// The first note, and what follows it.
+/// The first note, and the bytes after it.
 fn first_note(bytes: &[u8]) -> Option<(Note<'_>, &[u8])> {
     let (name_len, rest) = word(bytes)?;
     let (len, rest) = word(rest)?;

@@ -76,7 +76,7 @@ impl ObjectFile {
         Self { key, state }
     }
 
-    /// Code that a program wrote at run time, of which only the names are known.
+    /// Code that a program wrote at run time; only the names are known.
     pub(crate) fn of_perf_map(key: ObjectKey, map: &PerfMap) -> Self {
         let without_code = Some(ObjectError::OnlyNames { path: map.place.path().into() });
         let no_code = Contents::Owned([].into());
