@@ -97,7 +97,7 @@ pub struct ProbedRow {
     pub rare_ns: u64,
     /// Where it began.
     pub began: SliceKind,
-    /// What was seen of it while its children were probed.
+    /// The part of it in which its children were probed.
     pub(crate) with_children: RunningTotal,
 }
 

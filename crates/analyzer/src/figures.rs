@@ -48,7 +48,7 @@ pub(crate) struct CallerSums<C> {
     /// The most by which a latency may be shorter than its least, where a probe took what one of 100 takes.
     pub(crate) rare_ns: u64,
     pub(crate) children: ChildSums<C>,
-    /// Total of the calls that were seen with children.
+    /// The parts of the calls in which their children were probed.
     pub(crate) with_children: RunningTotal,
 }
 
