@@ -22,13 +22,13 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// Where cargo is told to build in a checkout whose path has a space or a comma.
+/// Where cargo is told to build in a checkout with a space or a comma in its path.
 pub(crate) fn target_elsewhere() -> Option<PathBuf> {
     if std::env::var_os("CARGO_TARGET_DIR").is_some() { None } else { elsewhere(&root()) }
 }
 
-/// Where the path of a checkout has a space, `make` cannot build libbpf, the kernel's build system no
-/// module, and IP filters cannot name programs (nor where it has a comma): what is built is here then.
+/// Where builds go if the path of a checkout has a space or a comma: with a space `make` cannot build libbpf,
+/// nor the kernel's build system a module, and with either IP filters cannot name programs.
 fn elsewhere(root: &Path) -> Option<PathBuf> {
     let has_separator = root.to_string_lossy().contains(|c: char| c.is_whitespace() || c == ',');
     has_separator.then(|| {
@@ -43,7 +43,7 @@ pub(crate) fn fixtures() -> PathBuf {
     root().join("target").join("fixtures")
 }
 
-/// Makes that place: a link where what is built is elsewhere, so that recordings name their programs there.
+/// Makes that place: a link where builds go elsewhere, so that recordings name their programs there.
 pub(crate) fn make_fixtures() -> Result {
     let place = fixtures();
     let named = |e: std::io::Error| format!("{}: {e}", place.display());

@@ -38,7 +38,7 @@ fn command() -> Command {
     command
 }
 
-/// The tests in a random order, which a stable toolchain only gives to those who call it unstable.
+/// Runs the tests in a random order, for which a stable toolchain needs `RUSTC_BOOTSTRAP`.
 fn tests(command: &mut Command, runner: &str, options: &[&str], seed: u64) -> Result<Outcome> {
     println!("lib-tests: seed {seed}");
     let runner = match runner {
@@ -49,7 +49,7 @@ fn tests(command: &mut Command, runner: &str, options: &[&str], seed: u64) -> Re
     process::run(command.arg(seed.to_string()).args(options)).map(|()| Outcome::Done)
 }
 
-/// In a directory whose name has a space, which some of what tests use cannot name.
+/// Runs the tests in a directory with a space in its name, which some of their tools cannot name.
 fn elsewhere(seed: u64) -> Result<Outcome> {
     let directory = PathBuf::from(format!("/var/tmp/func_latency tests {}", std::process::id()));
     fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;

@@ -29,7 +29,7 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
     ("zsh", "_func_latency", "/usr/share/zsh/vendor-completions/_func_latency"),
 ];
 
-/// Becomes a command in a room, whose `/proc` it mounts: `ROOM WORD..`
+/// Mounts `/proc` in a room and becomes a command there: `ROOM WORD..`
 const ENTER: &str = r#"
     room=$1
     shift
@@ -81,7 +81,7 @@ fn generate(program: &Path) -> Result {
     Ok(())
 }
 
-/// The package of what was built; its path.
+/// Makes the package of what was built; returns its path.
 fn pack(directory: &Path) -> Result<PathBuf> {
     let mut pack = Command::new(setup::cargo_deb()?);
     pack.args(["--no-build", "--package", "func_latency", "--output"]).arg(directory);

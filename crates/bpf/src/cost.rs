@@ -218,9 +218,8 @@ mod tests {
         [0, 1].map(|function: usize| per_call_ns(with[function].saturating_sub(bare[function])))
     }
 
-    /// The programs beside those that count and do nothing else, at the same places.  Both are measured in
-    /// turns, and what is judged is the median of the ratios of two turns: a busy machine is slower by a half
-    /// for seconds, then not.
+    /// Compares our programs with ones that only count, at the same places.  Both are measured in turns, and
+    /// the median of the turns' ratios is judged: a busy machine is slower by a half for seconds, then not.
     #[test]
     fn our_programs_add_little_to_bare_probes() {
         const ROUNDS: usize = 15;

@@ -13,7 +13,7 @@
 //! wire          what programs and user space agree on (bpf/probes.h)
 //! sched         the scheduler's events of what is recorded (bpf/sched.bpf.c, sched_wire)
 //! offers        what this kernel has for probes
-//! waker_stack   what is told of who wakes a thread
+//! waker_stack   which stack of a waking thread is recorded
 //! cost          what a probe costs here              (idle: on functions that do nothing; load: in between)
 //! ```
 //!

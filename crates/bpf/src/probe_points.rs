@@ -170,7 +170,7 @@ impl ProbePoints {
         })
     }
 
-    /// Of a function whose ends are seen at instructions.
+    /// Finds the points of a function: its entry, and the instructions at which it ends.
     ///
     /// # Errors
     /// [`CodeError`]: nothing may be probed.
@@ -314,7 +314,7 @@ fn is_direct_jump(instruction: &Instruction) -> bool {
     instruction.is_jmp_short_or_near() || instruction.is_jcc_short_or_near()
 }
 
-/// The low four bits of the opcode of `Jcc` (SDM volume 2, appendix B.1.4.7), in whose order iced has them.
+/// The low four bits of the opcode of `Jcc` (SDM volume 2, appendix B.1.4.7): iced has them in this order.
 fn condition(instruction: &Instruction) -> u8 {
     match instruction.condition_code() {
         ConditionCode::None => NONE,

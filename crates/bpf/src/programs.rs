@@ -1,4 +1,4 @@
-//! The compiled programs, made ready for what is probed.
+//! The compiled programs, prepared for the functions that are probed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

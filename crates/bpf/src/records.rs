@@ -42,7 +42,7 @@ impl Records {
         Ok(Self { ring, read })
     }
 
-    /// Tells the sink what is there.
+    /// Gives the records in the ring to the sink.
     pub(crate) fn read(&self, taken: &mut Taken<'_>) -> Result<(), BpfError> {
         for _ in 0..RECORDS_MAX / RECORDS {
             let count = self.ring.consume_raw_n(RECORDS);

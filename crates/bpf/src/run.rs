@@ -39,15 +39,15 @@ pub struct Summary {
     pub too_deep: u64,
     /// Entries of threads for which there was no room.
     pub no_room: u64,
-    /// Times off the CPU whose records had no room: reasons and wakers do not have them.
+    /// Times off the CPU without room for their records: reasons and wakers lack them.
     pub lost_intervals: u64,
-    /// Switches of the threads that the kernel did not tell: what they were off the CPU is lacking there.
+    /// Switches that the kernel did not tell of: the threads' times off the CPU lack them.
     pub missed_switches: u64,
     /// Returns from where no call was known to be: the thread has switched its stack.
     pub odd_returns: u64,
 }
 
-/// Functions with their numbers, whose probes share links, so that they are removed together.
+/// Functions, by number, with probes that share links and so are removed together.
 pub type Group = Vec<(usize, ProbedFunction)>;
 
 /// Hits of a function's probes so far.
@@ -196,7 +196,7 @@ impl Run {
         self.end_slice(now());
     }
 
-    /// Tells the sink what is known so far.
+    /// Gives the sink the slices and records so far.
     ///
     /// # Errors
     /// The ring cannot be read.

@@ -54,8 +54,8 @@ impl SchedSession {
         Ok(Self { object: load(by, stack)?, links: Vec::new() })
     }
 
-    /// Events of these are told from now on. They are asked for when the programs run: who is born from then
-    /// on is followed.
+    /// Starts to tell the events of `ids()`, which is called when the programs run already: they follow what
+    /// is born from then on.
     ///
     /// # Errors
     /// There are too many, or the kernel does not let us attach.

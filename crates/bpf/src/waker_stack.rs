@@ -1,11 +1,11 @@
-//! What is told of who wakes a thread.
+//! Which stack of a waking thread is recorded.
 
-/// Which stack of who wakes a thread is taken.
+/// The stack that is taken of a thread that wakes another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakerStack {
-    /// That in the kernel, which tells interrupts from threads.
+    /// Its stack in the kernel, which tells interrupts from threads.
     #[default]
     Kernel,
-    /// That of its own code, too, by frame pointers.
+    /// The stack of its own code, too, by frame pointers.
     User,
 }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Place       a path, and the root directory that it and its links are resolved in
-//! Owners      the users whose files are used in directories where every user may write
+//! Owners      the users that may own a file in a directory where every user may write
 //! MappedFile  a file's bytes; a file that is cut meanwhile has zeros, and is remembered
 //! ```
 //!

@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-/// Users whose files are used.
+/// Users that may own a file in a directory where every user may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owners(Vec<u32>);
 

@@ -177,7 +177,7 @@ fn drained<P>(
     })
 }
 
-/// The buffers, for as many drains as there shall be.
+/// Deals the buffers out to the drains, [`DRAINS_MAX`] at most.
 fn dealt(buffers: Vec<OpenBuffer>, workers: Workers) -> Vec<Vec<OpenBuffer>> {
     let mut hands: Vec<Vec<OpenBuffer>> = Vec::new();
     hands.resize_with(workers.at_most(DRAINS_MAX.min(buffers.len())), Vec::new);

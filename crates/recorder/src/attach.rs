@@ -1,9 +1,10 @@
 //! Opens the events of all threads and maps their buffers, while threads come and go.
 //!
 //! A thread that is created meanwhile has inherited some of the events of its creator: those that were open
-//! by then. So threads are listed again until there are no new ones, and each new one gets what it has not: a
-//! second event of the trace on the same thread and CPU the kernel refuses (EBUSY). The sideband has no such
-//! rule, but is opened before the trace: who has inherited the trace has inherited the sideband.
+//! by then. So threads are listed again until there are no new ones, and each new one gets the events that it
+//! lacks: a second event of the trace on the same thread and CPU the kernel refuses (EBUSY). The sideband has
+//! no such rule, but is opened before the trace: a thread that has inherited the trace has inherited the
+//! sideband.
 //!
 //! Where only some CPUs are traced there is sideband of all the others, too: a thread that runs there must
 //! not look as if it slept. A thread that is created meanwhile may have that twice; its records are doubled
@@ -299,8 +300,8 @@ impl Half {
     }
 }
 
-/// All of them; each buffer, of so many, begins with another one: to open an event locks what its thread has,
-/// and workers that went the same way would wait for each other at every thread.
+/// All threads; each of the `buffers` buffers begins with another one: to open an event locks what its thread
+/// has, and workers that went the same way would wait for each other at every thread.
 fn starting_at(tids: &[Tid], index: u32, buffers: usize) -> impl Iterator<Item = Tid> {
     let start = index as usize * tids.len() / buffers.max(1);
     tids.iter().cycle().skip(start).take(tids.len()).copied()

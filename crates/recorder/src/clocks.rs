@@ -6,7 +6,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::sys::tsc;
 
-/// The best of so many: one that was interrupted is wide.
+/// Tries, of which the narrowest is taken: one that was interrupted is wide.
 const TRIES: usize = 8;
 
 /// All three clocks now: the middle of the narrowest pair of TSC values that has the two others between it.

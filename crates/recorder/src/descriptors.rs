@@ -21,7 +21,7 @@ pub(crate) fn raise_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Makes the table of open files as large as so many more need it, in one step.
+/// Makes the table of open files large enough for `count` descriptors, in one step.
 ///
 /// By itself it doubles whenever it is full, and in a process with threads each time waits until no CPU looks
 /// at the old one any more (`expand_fdtable` in fs/file.c): 10 ms and more, for every one of eight steps to

@@ -32,7 +32,7 @@ const PAYLOAD_ALIGNMENT: u64 = 8;
 
 /// The hardware stops at the end of the region in front of the one that the tail is in
 /// (pt_buffer_reset_markers in arch/x86/events/intel/pt.c), and a region is up to half of the buffer (a
-/// watermark, since Linux 5.13): so much may be free of one that is full. To enable what is enabled does no
+/// watermark, since Linux 5.13): up to half of a full buffer may be free. To enable an enabled event does no
 /// harm.
 const FREE_SHARE: u64 = 2;
 
@@ -42,10 +42,10 @@ pub(crate) struct Shared<'a> {
     pub(crate) newborns: Option<&'a Newborns<'a>>,
     /// Readable when it is time to stop.
     pub(crate) stop: OwnedFd,
-    /// The events of all buffers, those of newborns, too: for who disables them.
+    /// The events of all buffers, those of newborns, too: the end of the window disables them.
     pub(crate) events: Mutex<Vec<Arc<BufferEvents>>>,
     pub(crate) clock: TscClock,
-    /// Records are read at least so often.
+    /// The longest time between two reads of records.
     pub(crate) tick: Duration,
     pub(crate) rounds: Rounds,
     /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it
@@ -86,7 +86,7 @@ struct DrainedBuffer {
     ring: Ring,
     /// Records from before there was a file: the first ones.
     early: Vec<u8>,
-    /// Which of the trace's events to wait for: one whose thread has ended would be ready for ever.
+    /// Which of the trace's events to wait for: that of an ended thread would be ready for ever.
     waits_for: usize,
     /// The kernel may disable its events.
     enables: Enables,
@@ -122,7 +122,7 @@ impl Enables {
 pub(crate) struct Drain<'a> {
     shared: &'a Shared<'a>,
     buffers: Vec<DrainedBuffer>,
-    /// Of buffers whose threads have ended.
+    /// Losses of buffers with ended threads.
     finished: Vec<Losses>,
     /// Records of one buffer.
     records: Vec<u8>,
@@ -270,7 +270,7 @@ impl DrainedBuffer {
         let full = noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE;
         if self.enables.are_due(full, written > 0) && !shared.is_ending() {
             self.events.enable_trace();
-            // The thread that ended the window meanwhile has disabled what was not enabled yet.
+            // The window ended meanwhile: its end disabled events before they were enabled here.
             if shared.is_ending() {
                 self.events.disable_trace();
             }

@@ -33,8 +33,8 @@ pub struct KernelCan {
 }
 
 impl KernelCan {
-    /// Regions of a buffer are as large as its watermark (`rb_alloc_aux`): since 5.13, as what is known of
-    /// it.
+    /// Regions of a buffer are as large as its watermark (`rb_alloc_aux`): since 5.13, as
+    /// [`Self::inherit_by_threads`].
     const fn regions_by_watermark(self) -> bool {
         self.inherit_by_threads
     }
@@ -134,7 +134,7 @@ pub(crate) struct BufferEvents {
 }
 
 impl BufferEvents {
-    /// Starts or goes on to trace.  An event whose thread has ended cannot, and need not.
+    /// Starts the trace, or goes on with it.  An event of an ended thread cannot, and need not.
     pub(crate) fn enable_trace(&self) {
         self.trace.iter().for_each(|event| drop(event.enable()));
     }

@@ -39,7 +39,7 @@ pub(crate) fn write<W: Write + Seek>(
     snapshots: &[Snapshot],
 ) -> io::Result<Writer<W>> {
     let mut events = head.events(buffers);
-    // Of rings only: who reads the index knows from it which CPUs and threads are recorded.
+    // Of rings only: readers of the index take from it which CPUs and threads are recorded.
     let ids = id_index(&events);
     if head.has_sched {
         events.extend(sched_events());

@@ -17,7 +17,7 @@ use rustix::fs::statfs;
 use crate::overlay;
 use crate::procfs::{MapsLine, Proc};
 
-/// `f_type` of file systems whose devices and inodes are not those that `/proc/PID/maps` shows.
+/// `f_type` of file systems with other devices or inodes than `/proc/PID/maps` shows.
 const OVERLAYFS: u64 = 0x794c_7630;
 const BTRFS: u64 = 0x9123_683e;
 
@@ -96,7 +96,7 @@ fn writable(path: &Path) -> bool {
 /// At the path there is the inode that is mapped.
 fn is_mapped(path: &Path, line: &MapsLine) -> bool {
     match file_system(path) {
-        // Whatever it shows, what is mapped is a file of a layer.
+        // Whatever it shows, the mapped file is one of a layer.
         Some(OVERLAYFS) => false,
         // Each subvolume shows a device of its own.
         Some(BTRFS) => fs::metadata(path).is_ok_and(|file| file.is_file() && file.ino() == line.inode),

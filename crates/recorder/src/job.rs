@@ -75,7 +75,7 @@ pub struct Job<'a> {
     pub features: &'a Features,
     /// How long; `None`: until the target ends.
     pub window: Option<Duration>,
-    /// Reads build ids, where the kernel does not tell them: of what is mapped before the window.
+    /// Reads build ids of files mapped before the window, where the kernel does not tell them.
     pub build_id: BuildIdOf<'a>,
     /// Ends the window early.
     pub interrupts: &'a Interrupts,

@@ -6,7 +6,7 @@
 //! procfs      what /proc says of the target          --snapshot-->   records true from the start
 //! ip_filter   which file an IP filter must name      (overlay: where files of overlayfs are; filter_mapping:
 //!             which mapping of the file the kernel looks for a range in)
-//! plan        how many buffers, whose, how large     (means: what this process may have)
+//! plan        number, layout and size of buffers     (means: what this process may have)
 //! attach      opens events, maps buffers             (events: their attrs; error: why not)
 //! snapshot    threads and mappings at the start      (build_ids: each file is read once)
 //! session     one recording: open, head of the file, window, end

@@ -27,7 +27,7 @@ pub struct Losses {
     pub lost_records: u64,
 }
 
-/// Who was born, from a FORK record.
+/// The birth of a thread, from a FORK record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Birth {
     pub(crate) pid: Pid,
@@ -35,7 +35,7 @@ pub(crate) struct Birth {
     pub(crate) time: Ns,
 }
 
-/// What a batch of records has to say to the one who reads them.
+/// What a batch of records tells the drain that reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noticed {
     /// The last AUX record says that the buffer was full, so that the kernel has disabled the event.

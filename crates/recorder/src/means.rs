@@ -22,7 +22,7 @@ pub struct Means {
 }
 
 impl Means {
-    /// Of this process, which has `descriptors`, on a machine with so many CPUs.
+    /// Of this process, which has `descriptors`, on a machine with `cpus` CPUs.
     #[must_use]
     pub fn here(proc: &Proc, cpus: usize, descriptors: u64) -> Self {
         Self {
@@ -51,7 +51,7 @@ pub struct LockLimit {
 }
 
 impl LockLimit {
-    /// Of this process, on a machine where so many CPUs run; `None`: it may lock as much as there is.
+    /// Of this process, on a machine where `cpus` CPUs run; `None`: it may lock as much as there is.
     #[must_use]
     pub fn here(proc: &Proc, cpus: usize) -> Option<Self> {
         let may_lock_all =

@@ -26,7 +26,7 @@ impl NewCpus {
         Self { sysfs, known, found: CpuList::default(), looked: now }
     }
 
-    /// Records of what is not known since the last look.
+    /// Records of a loss since the last look, on each CPU that came online meanwhile.
     pub(crate) fn look(&mut self, now: Ns) -> Vec<u8> {
         let mut records = Vec::new();
         for cpu in CpuList::online(&self.sysfs).without(&self.known).without(&self.found).0 {

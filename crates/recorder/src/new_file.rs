@@ -1,6 +1,5 @@
-//! A file that comes to be beside its place, and takes it when nothing can go wrong any more (a recording:
-//! when the window begins): until then what was there stays what it is, and where something goes wrong
-//! nothing new is left.
+//! A file that is made beside its place, and takes it when nothing can go wrong any more (a recording: when
+//! the window begins). Until then an older file there stays as it is, and a failure leaves nothing new.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -97,7 +96,7 @@ fn of_open_file(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A name beside `path` that those who read all files of a directory pass by: it begins with a dot.
+/// A name beside `path` that begins with a dot: readers of all files of a directory pass it by.
 fn hidden_beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -1,7 +1,7 @@
-//! The file, shared by all who write to it.
+//! The file, shared by all threads that write to it.
 //!
-//! Each record, with its payload, goes to the file in one piece and at once: whenever we are killed, what is
-//! there is whole up to the last one. Nothing is buffered, because what is written is large.
+//! Each record, with its payload, goes to the file in one piece and at once: whenever we are killed, the file
+//! is whole up to the last one. Nothing is buffered, because the writes are large.
 
 use std::fs::File;
 use std::io;

@@ -4,11 +4,10 @@
 //!   0.data   head, what was there before | records, trace ...
 //!   1.data   head, what was there before, what was mapped and born since | records, trace ...
 //! ```
-//! What stands in front of the mark, a reader of all pieces has from those before. A piece ends with a round
-//! of reading ([`crate::rounds`]), so that up to its time nothing is missing.
+//! A reader of all pieces has what stands before the mark from earlier ones. A piece ends with a round of
+//! reading ([`crate::rounds`]), so that up to its time nothing is missing.
 //!
-//! What there is of trace that was not read yet is bounded: where it has no room it is left out, and only the
-//! records are written.
+//! Trace that was not read yet is bounded: more than that is left out, and only the records are written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Cursor};
@@ -25,7 +24,7 @@ use perfdata::write::{EventId, Features, Writer};
 /// How a recording is cut, and where the pieces go.
 #[derive(Debug)]
 pub struct Pieces {
-    /// Of all pieces but the first, whose path is that of the recording.
+    /// Where all pieces are but the first, which has the path of the recording.
     pub directory: PathBuf,
     /// How long a piece is, about.
     pub length: Duration,
@@ -75,8 +74,8 @@ pub(crate) struct Cutting {
     began: Instant,
 }
 
-/// The records that tell what is mapped, who lives, and which events there are (include/uapi/linux/
-/// perf_event.h; perf's own from 64 on): MMAP, COMM, EXIT, FORK, MMAP2, ITRACE_START, ID_INDEX.
+/// The records that tell of mappings, threads and events (include/uapi/linux/perf_event.h; perf's own from 64
+/// on): MMAP, COMM, EXIT, FORK, MMAP2, ITRACE_START, ID_INDEX.
 const KEPT: [u32; 7] = [1, 3, 4, 7, 10, 12, 69];
 
 impl Cutting {

@@ -1,4 +1,4 @@
-//! How many buffers of which size, and whose: decided before anything is opened, from what this process may
+//! Number, layout and size of the buffers: decided before anything is opened, from what this process may
 //! have.
 
 mod error;
@@ -17,9 +17,9 @@ const TRACE_MAX_BYTES: u64 = 8 << 20;
 const TRACE_MIN_BYTES: u64 = 16 << 10;
 const RECORDS_MAX_BYTES: u64 = 512 << 10;
 const RECORDS_MIN_BYTES: u64 = 2 * PAGE_BYTES;
-/// The records are about one part in so many of what is mapped.
+/// A buffer's share of memory divided by this is for its records, about.
 const RECORDS_SHARE: u64 = 8;
-/// All buffers together take at most one part in so many of the memory that is free.
+/// Free memory divided by this is the most that all buffers take together.
 const MEMORY_SHARE: u64 = 4;
 /// Descriptors that are not of events: the file, objects, standard streams.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -149,9 +149,9 @@ impl Plan {
         records.saturating_add(self.trace_bytes.saturating_mul(self.buffers))
     }
 
-    /// The next best, where the kernel does not map these buffers: others of this user have locked memory,
-    /// too, and what was free may not be any more. `None`: they cannot be smaller, or their size was asked
-    /// for.
+    /// A plan with smaller buffers, for where the kernel does not map these: others of this user have locked
+    /// memory, too, and memory that was free may be taken. `None`: they cannot be smaller, or their size was
+    /// asked for.
     #[must_use]
     pub fn smaller(self) -> Option<Self> {
         let trace_bytes = self.trace_bytes / 2;

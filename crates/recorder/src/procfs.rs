@@ -130,8 +130,8 @@ impl Proc {
         pid.map(Pid).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// These processes, and all that descend from them. A child whose parent has ended is that of another
-    /// process, and is not among them.
+    /// These processes, and all that descend from them. A child of an ended parent has got another one, and
+    /// is not among them.
     #[must_use]
     pub fn families(&self, roots: &[Pid]) -> Vec<Pid> {
         let all = self.processes().unwrap_or_default().into_iter();

@@ -84,7 +84,7 @@ pub(crate) struct Written {
     pub(crate) failed: Option<String>,
 }
 
-/// The numbers that say whose events are wanted; `started`: the program that was started for it.
+/// The numbers of the processes, threads or CPUs with wanted events; `started`: the program that was started.
 pub(crate) fn ids(target: &Target, started: Option<Pid>, cpus: &CpuList, proc: &Proc) -> Vec<u32> {
     match target {
         Target::Processes(_) | Target::Families(_) => {

@@ -1,5 +1,5 @@
-//! A program that is started for who does not record: it stands at its entry until all is ready, and ends
-//! with the window.
+//! A program that is started and not recorded: it stands at its entry until all is ready, and ends with the
+//! window.
 
 use std::ffi::OsString;
 use std::process::{Child, ExitStatus};

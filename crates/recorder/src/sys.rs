@@ -43,7 +43,7 @@ pub(crate) fn tsc() -> Tsc {
 pub fn process_cpu_ns(pid: Pid) -> Option<u64> {
     /// include/linux/posix-timers_types.h: `CPUCLOCK_SCHED`, of a process.
     const CLOCK_OF_PROCESS: libc::clockid_t = 2;
-    /// include/linux/threads.h, `PID_MAX_LIMIT`: what is no number of a process may be another clock's.
+    /// include/linux/threads.h, `PID_MAX_LIMIT`: a number that is no process's may be another clock's.
     const PID_MAX: i32 = 1 << 22;
     if !(1..=PID_MAX).contains(&pid.0) {
         return None;

@@ -51,7 +51,7 @@ impl Target {
         }
     }
 
-    /// The processes that are named, or whose threads are; of families those that there are now.
+    /// The processes that are named, or have named threads; of families those that there are now.
     #[must_use]
     pub fn processes(&self, proc: &Proc) -> Vec<Pid> {
         let mut pids = match self {

@@ -93,7 +93,7 @@ impl Window<'_> {
         let start = Instant::now();
         let ended = self.wait(start, &mut child, &mut new_cpus);
         self.shared.end();
-        // All of the trace first: who is switched out meanwhile is still told.
+        // All of the trace first: the sideband still tells of threads switched out meanwhile.
         self.for_all_events(BufferEvents::disable_trace);
         self.for_all_events(BufferEvents::disable_sideband);
         self.look_for_cpus(&mut new_cpus);

@@ -55,7 +55,7 @@ enum Time {
     All(Duration),
 }
 
-/// Runs each of so many in turns of [`TURN`], until together they have run for `time`.
+/// Runs `count` targets in turns of [`TURN`], until together they have run for `time`.
 fn by_turns(time: Duration, count: usize, mut run: impl FnMut(usize, Duration) -> Result) -> Result {
     let mut left = time;
     for index in (0..count).cycle() {

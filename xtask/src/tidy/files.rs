@@ -24,7 +24,7 @@ const TOP: [&str; 14] = [
 /// A file in the repository.
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
-/// All recordings together: everybody who clones pays for them, for ever.
+/// All recordings together: every clone pays for them, for ever.
 const RECORDINGS_LIMIT_BYTES: u64 = 2 << 20;
 
 /// The top level, the size of files and of all recordings.

@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints what is found; an error if any of it is more than a note.
+/// Prints the findings; an error if any of them is more than a note.
 pub(crate) fn run() -> Result {
     let tree = Tree::read(&layout::root())?;
     if std::env::var_os("UPDATE_PROSE").is_some() {

@@ -4,7 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// Files that may use `unsafe`: the modules that map files (`files::mapped` also handles SIGBUS: a mapped
-/// file may be cut), those that call libipt, the kernel and assembly, and a test whose own symbol must keep
+/// file may be cut), those that call libipt, the kernel and assembly, and a test with a symbol that must keep
 /// its name (`no_mangle`).
 const UNSAFE_ALLOWED: [&str; 6] = [
     "crates/bpf/src/idle.rs",

@@ -56,7 +56,7 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// Files whose name ends so and that are text: path and text.
+    /// Text files with a name that ends in `ending`: path and text.
     pub(super) fn texts<'a>(&'a self, ending: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let files = self.files.iter().filter(move |file| file.path.ends_with(ending));
         files.filter_map(|file| Some((file.path.as_str(), file.text.as_deref()?)))

@@ -75,7 +75,7 @@ fn copy(from: &Path, to: &Path) -> Result {
     fs::copy(from, to).map(drop).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
 
-/// `make` builds anew what is newer.
+/// Copies a file only if it has changed: `make` builds anew what is newer.
 fn copy_if_changed(from: &Path, to: &Path) -> Result {
     let same = fs::read(from).ok().is_some_and(|content| fs::read(to).ok() == Some(content));
     if same { Ok(()) } else { copy(from, to) }

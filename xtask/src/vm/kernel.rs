@@ -1,5 +1,5 @@
-//! The kernel: Debian's stock image, of the version whose headers are installed. It is unpacked, not
-//! installed: that would want a boot loader.
+//! The kernel: Debian's stock image, of the version of the installed headers. It is unpacked, not installed:
+//! that would want a boot loader.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `vm`: what is recorded by a real kernel, in a virtual machine whose PMU `intel_pt` is a test module
+//! `vm`: what is recorded by a real kernel, in a virtual machine with a test module for PMU `intel_pt`
 //! (`tests/vm`).
 //!
 //! ```text

@@ -1,9 +1,9 @@
 //! What a probe costs now: measured while the target's calls are timed.
 //!
 //! A virtual machine's traps take a fifth longer for some 100 ms, and half as long again beside a busy
-//! neighbour: what was measured before the window need not hold for a call two seconds later.  How much
-//! dearer a probe is with cold caches was measured then; here it is the machine's speed that is looked at, by
-//! calls under light loads, and the cost at a time lies between both.
+//! neighbour: a cost measured before the window need not hold for a call two seconds later.  How much dearer
+//! a probe is with cold caches was measured then; here calls under light loads measure the machine's speed,
+//! and the cost at a time lies between both.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -189,7 +189,7 @@ impl OwnCalls {
         self.made += 1;
     }
 
-    /// Takes what was seen of the last batch.
+    /// Adds the samples of the last batch, if each of its calls was seen.
     fn gather(&mut self) {
         let Some(shape) = self.shape.take() else { return };
         let mut seen = self.seen.borrow_mut();

@@ -13,7 +13,7 @@ use crate::wire::Action;
 pub struct CallFrame {
     /// Above `rbp`, else above `rsp`.
     pub by_rbp: bool,
-    /// By so many bytes.
+    /// Bytes above the register.
     pub offset: u64,
 }
 

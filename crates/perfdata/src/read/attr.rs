@@ -37,8 +37,8 @@ pub(super) struct EventAttr {
 }
 
 impl EventAttr {
-    /// Reads an attr of any version from 64 bytes up: what is newer than its size is 0, what is newer than
-    /// we know is left out.  The second value is its size.
+    /// Reads an attr of any version from 64 bytes up: fields beyond its size are 0, fields that we do not
+    /// know are left out.  The second value is its size.
     pub(super) fn read(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut c = Cursor::new(bytes);
         let pmu_type = c.u32()?;
@@ -110,7 +110,7 @@ impl EventAttr {
     }
 }
 
-/// All events, and whose id is whose.
+/// All events, and the event of each id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     list: Vec<EventAttr>,

@@ -25,7 +25,7 @@ struct IdEntry {
     is_of_thread: bool,
 }
 
-/// What the kernel said of a stream, and of who said it.
+/// An AUX record of a stream, and the fields of its trailer.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     record: AuxRecord,
@@ -44,7 +44,7 @@ fn owner(cpu: u32, tid: u32) -> AuxOwner {
     if cpu == NONE { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) }
 }
 
-/// A stream may have so many bytes there.
+/// A stream may have `len` bytes at `offset`.
 fn is_possible(offset: u64, len: u64) -> bool {
     offset.checked_add(len).is_some_and(|end| end <= STREAM_END_MAX)
 }
@@ -133,7 +133,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Buffers for AUX records whose trace is not in the file at all, as when perf was killed before it
-    /// read the buffer: what is missing must be seen to be missing.
+    /// read the buffer: the loss must be seen.
     fn add_lost_buffers(&mut self) {
         for said in std::mem::take(&mut self.said) {
             let silent = said.record.size == 0 && !said.record.lost_data();

@@ -308,7 +308,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         Some(())
     }
 
-    /// Lists a record that perf wrote: it says neither who nor when.
+    /// Lists a record that perf wrote: it has neither thread nor time.
     fn list_own(&mut self, record: &RawRecord<'_>) {
         let body = Sideband::Other { record_type: record.kind };
         let file_offset = record.offset;
@@ -449,7 +449,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         };
         let on = |of: &dyn Fn(&EventAttr) -> bool| opened(of).into_iter().map(|(_, cpu)| cpu).collect();
         let is_trace = |event: &EventAttr| u64::from(event.pmu_type) == info.pmu_type();
-        // perf has the events of tasks inherited, also where it does not write whose they are.
+        // perf lets the events of tasks be inherited, also where it does not write which tasks they are of.
         let is_whole = |event: &EventAttr| is_trace(event) && !event.is_inherited();
         CpuCoverage {
             traced: on(&is_trace),

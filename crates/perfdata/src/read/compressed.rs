@@ -6,7 +6,7 @@
 //!   |MMAP2|COMM|SWI      TCH|SWITCH|...            and so may a record of the kernel
 //! ```
 //!
-//! A stream makes as many bytes as it likes from few, so nothing is kept but what is left of a record, and a
+//! Few bytes of a stream may unpack to any number, so only the start of an unfinished record is kept, and a
 //! single COMPRESSED record may not give more than [`OUTPUT_MAX`]. zstd itself refuses windows of more than
 //! 128 MB.
 
@@ -23,7 +23,7 @@ const CHUNK: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Stream {
     decoder: Option<Decoder<'static>>,
-    /// The start of a record whose rest has not come.
+    /// The start of a record that goes on in the next COMPRESSED record.
     partial: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Stream {
     }
 }
 
-/// What is compressed: in COMPRESSED2 as many bytes as it says, the rest being padding.
+/// The compressed bytes of a record. A COMPRESSED2 says how many they are; the rest is padding.
 fn contents<'r>(record: &RawRecord<'r>) -> Option<&'r [u8]> {
     if record.kind != COMPRESSED2 {
         return Some(record.body);

@@ -1,15 +1,15 @@
-//! The sideband records that are kept, as many as a file of its size may have.
+//! Keeps the sideband records, up to the number that a real file of the size may have.
 //!
-//! A record of 8 bytes in the file is one of some 90 in memory, so that a small file could be made which does
-//! not fit it (packed records, `perf record -z`, take still less). What a real file has is in proportion to
-//! it.
+//! A record of 8 bytes in the file takes some 90 in memory, so that a small file could be made which does not
+//! fit into it (packed records, `perf record -z`, take still less). A real file's records are in proportion
+//! to its size.
 
 use model::SidebandRecord;
 
-/// A context switch, the smallest of the records that are many, with who and when: what a kernel writes is no
+/// Bytes of a context switch with its trailer: of the records that are many, a kernel writes none that are
 /// smaller.
 const RECORD_BYTES: usize = 32;
-/// Any file may have as many: packed records are smaller, and not in proportion to anything.
+/// Any file may have this number of records: packed records are smaller, and not in proportion to anything.
 const ALWAYS: usize = 1 << 24;
 
 /// Records in the order of the file.
@@ -20,7 +20,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a recording of so many bytes, trace included.
+    /// For a recording of `bytes` bytes, trace included.
     pub(super) fn of_file(bytes: usize) -> Self {
         Self { records: Vec::new(), most: (bytes / RECORD_BYTES).max(ALWAYS) }
     }

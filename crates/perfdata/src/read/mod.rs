@@ -4,14 +4,14 @@
 //! header    where the sections are, which layout
 //! attr      events: how to read the records that they wrote
 //! records   the walk from record to record
-//! sample_id who and when: the trailer of each record
+//! sample_id process, thread, time and CPU: the trailer of each record
 //! sideband  record bodies
 //! auxtrace  AUXTRACE_INFO, trace payloads, PERF_RECORD_AUX: buffers
 //! tracepoints  where the fields of sched:sched_switch stand
 //! snapshots  what is new in each copy of a ring
 //! features  command line, CPU, build ids, event names
 //! compressed  records of `perf record -z`
-//! kept      the sideband records, as many as a real file may have
+//! kept      the sideband records, no more than a real file may have
 //! collect   the above, put together in one pass
 //! listing   all records, for people
 //! open      a file, or a directory of them

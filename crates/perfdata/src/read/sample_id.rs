@@ -99,7 +99,7 @@ pub(super) struct Raw<'a> {
     pub(super) chain: &'a [u8],
 }
 
-/// A SAMPLE: who and when, and what a tracepoint says (`None` without).
+/// Reads a SAMPLE: its ids and time, and the data of a tracepoint (`None` without).
 pub(super) fn of_sample(
     body: &[u8],
     sample_type: u64,
@@ -166,8 +166,8 @@ fn skip_counters(c: &mut Cursor<'_>, read_format: u64) -> Option<()> {
 }
 
 impl SampleFields {
-    /// Records that perf made up for what was there before it recorded have a trailer of zeros: it says
-    /// nothing, not "CPU 0".  A time of 0 never is a time.
+    /// Records that perf made up of the state before it recorded have a trailer of zeros: it says nothing,
+    /// not "CPU 0".  A time of 0 never is a time.
     fn or_synthesised(mut self) -> Self {
         if self.time == Some(Ns(0)) {
             self.time = None;

@@ -79,9 +79,9 @@ fn ends_at_head(last: AuxPiece<'_>, said: AuxRecord) -> bool {
 /// What a snapshot has in common with the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Common {
-    /// So many of its first bytes end the one before,
+    /// The number of its first bytes that end the one before.
     old: usize,
-    /// after which that has so many zeros of padding.
+    /// Zeros of padding after them in the one before.
     padding: usize,
 }
 
@@ -91,7 +91,7 @@ fn goes_on(last: AuxPiece<'_>, next: AuxPiece<'_>) -> Option<usize> {
     usize::try_from(padding).ok().filter(|&padding| padding <= most_padding(last.bytes))
 }
 
-/// So many of the last bytes may be padding.
+/// The number of the last bytes that may be padding.
 fn most_padding(bytes: &[u8]) -> usize {
     bytes.iter().rev().take(PAYLOAD_ALIGN as usize - 1).take_while(|byte| **byte == 0).count()
 }

@@ -17,14 +17,13 @@ use super::sample_id::SampleFields;
 /// The state of a task that could run on: none of the bits of `TASK_REPORT` is set. The bit above them says
 /// that it was preempted (`R+`).
 const TASK_REPORT: u64 = 0xff;
-/// In the text about events: the clock that the samples were taken by was joined to perf's to within so many
-/// ns.
+/// In the text about events, before a number of ns: the samples' clock was joined to perf's to within these.
 pub(crate) const APART_NS: &str = "# clock joined to within ns: ";
-/// `common_flags`: in an interrupt, or in what is put off until after one (`TRACE_FLAG_HARDIRQ`,
+/// `common_flags`: in an interrupt, or in work put off until after one (`TRACE_FLAG_HARDIRQ`,
 /// `TRACE_FLAG_SOFTIRQ`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The last of `PERF_CONTEXT_*`: what is from here on in a call chain is no address but says whose the next
-/// ones are.
+/// The last of `PERF_CONTEXT_*`: a value from here on in a call chain is no address, but says which code
+/// (kernel, user, ..) the next addresses are of.
 const CONTEXTS: u64 = 4095_u64.wrapping_neg();
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
 const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
@@ -207,7 +206,7 @@ fn tracing_data(bytes: &[u8]) -> Option<(Formats, &[u8], &[u8])> {
     Some((formats, header_event, symbols))
 }
 
-/// A length of 64 bits and as many bytes.
+/// Takes a length of 64 bits, and that number of bytes.
 fn sized<'a>(c: &mut Cursor<'a>) -> Option<&'a [u8]> {
     let len = usize::try_from(c.u64()?).ok()?;
     c.take(len)

@@ -104,7 +104,7 @@ impl Attr {
     }
 }
 
-/// One event: what was opened, on how many CPUs or threads.
+/// An event: its attr, and the CPUs or threads that it was opened on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The event's name as perf prints it, e.g. `intel_pt//u`.

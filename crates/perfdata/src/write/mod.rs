@@ -120,7 +120,7 @@ impl<W: Write + Seek> Writer<W> {
         self.put(records)
     }
 
-    /// Adds a stretch of trace, whose bytes may come in pieces (a ring buffer wraps).
+    /// Adds a stretch of trace, in one piece or more (a ring buffer wraps).
     ///
     /// # Errors
     /// What the file says.

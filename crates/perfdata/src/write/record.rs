@@ -28,7 +28,7 @@ const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 /// Strings in records are padded to this.
 const STR_ALIGNMENT: usize = 8;
 
-/// What stands after every record: who, when and where.
+/// The trailer of every record: process, thread, time, CPU and event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Current process.

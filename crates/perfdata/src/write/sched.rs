@@ -171,7 +171,7 @@ pub fn sched_descriptions() -> Vec<u8> {
     user_record(HEADER_EVENT_TYPE, &tracing_data(&AboutSamples::default()))
 }
 
-/// What is said of the samples of a recording.
+/// Facts about the samples of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AboutSamples {
     /// Symbols of the kernel (lines of `/proc/kallsyms`) that name their stacks.
@@ -180,7 +180,7 @@ pub struct AboutSamples {
     pub apart_ns: Option<u64>,
 }
 
-/// The descriptions of the samples, and what is said of them, as perf's feature TRACING_DATA has it.
+/// Encodes the samples' formats, and the facts about them, as perf's feature TRACING_DATA.
 #[must_use]
 pub fn tracing_data(about: &AboutSamples) -> Vec<u8> {
     let AboutSamples { symbols, apart_ns } = about;

@@ -130,7 +130,7 @@ fn a_long_command_line_is_left_to_the_end() {
     assert_eq!(recording.command_line.len(), 2000);
 }
 
-/// A disk with room for so many bytes.
+/// A disk with room for n bytes, its second field.
 struct Disk<'a>(&'a mut Cursor<Vec<u8>>, u64);
 
 impl Write for Disk<'_> {

@@ -10,7 +10,7 @@ use crate::procfs::Proc;
 /// What our rings take, at most: one for the scheduler's events or one for calls.
 const RING_BYTES: u64 = 16 << 20;
 
-/// `kernel.unprivileged_bpf_disabled`: it is no obstacle to who has CAP_BPF, and no help to who has not.
+/// `kernel.unprivileged_bpf_disabled`: no obstacle with CAP_BPF, and no help without.
 pub(super) fn unprivileged(proc: &Proc) -> Finding {
     let value = proc.setting("kernel/unprivileged_bpf_disabled");
     let value = value.map_or_else(|| "unknown".to_owned(), |value| value.to_string());

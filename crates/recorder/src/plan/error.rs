@@ -53,7 +53,7 @@ pub enum PlanError {
     },
 }
 
-/// What is missing for so many shares of what there is, and so many buffers for records only.
+/// What is missing for `shares` buffers of trace and records, and `watched` buffers of records only.
 pub(super) fn too_little(buffers: u64, shares: u64, watched: u64, means: Means) -> PlanError {
     const { assert!(MEMORY_SHARE == 4, "the text says a quarter") };
     let records = (shares + watched).saturating_mul(RECORDS_MIN_BYTES + PAGE_BYTES);

@@ -91,7 +91,7 @@ fn buffers_that_cannot_be_had_are_halved_unless_their_size_was_asked_for() {
     assert_eq!(plan(Asked { trace_bytes: Some(8 << 20), ..ONE }, ROOT).smaller(), None);
 }
 
-/// Where one buffer a thread is what is left, and so many do not fit, one a CPU does.
+/// Where one buffer a thread would not fit, one a CPU does.
 #[test]
 fn many_threads_of_an_ordinary_user_have_buffers_by_cpu() {
     let asked = Asked { threads: 1000, cpus: 64, ..ONE };

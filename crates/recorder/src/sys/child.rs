@@ -123,7 +123,7 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// `execve` keeps what is held back: the program was left over, deaf to Ctrl-C and to the end of its
+    /// `execve` keeps signals held back: the program was left over, deaf to Ctrl-C and to the end of its
     /// window.
     #[test]
     fn signals_that_are_held_back_here_reach_the_program() {

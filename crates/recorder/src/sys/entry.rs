@@ -121,7 +121,7 @@ impl Tracee {
         }
     }
 
-    /// One that has ended is left to be waited for by who started it.
+    /// Waits for the next stop. A process that has ended is left for its parent to wait for.
     fn next_stop(self) -> io::Result<Stop> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let kinds = libc::WEXITED | libc::WSTOPPED | libc::__WALL;
@@ -200,7 +200,7 @@ mod tests {
         let process = format!("/proc/{}", program.pid().0);
         let maps = fs::read_to_string(format!("{process}/maps")).unwrap();
         assert!(maps.contains("libc.so.6"), "{maps}");
-        // `t`: stopped by who traces it.
+        // `t`: stopped by its tracer.
         let stat = fs::read_to_string(format!("{process}/stat")).unwrap();
         assert!(stat.contains(") t "), "{stat}");
         assert_eq!(program.go().unwrap().wait().unwrap().code(), Some(7));

@@ -169,8 +169,8 @@ fn pieces<'a>(start: *const u8, size: usize, tail: u64, head: u64) -> [&'a [u8];
     let len = head.saturating_sub(tail).min(size as u64) as usize;
     let from = (tail % size as u64) as usize;
     let first = len.min(size - from);
-    // SAFETY: both are inside of the ring, which is mapped for as long as its `Ring` lives, whose borrow the
-    // callers hand out with them; and the kernel writes from `head` on only, until the tail is moved, which
+    // SAFETY: both are inside of the ring, which is mapped for as long as its `Ring` lives; the callers hand
+    // out its borrow with them. And the kernel writes from `head` on only, until the tail is moved, which
     // takes `&mut Ring`.
     unsafe {
         [std::slice::from_raw_parts(start.add(from), first), std::slice::from_raw_parts(start, len - first)]
