@@ -178,8 +178,8 @@ fn file_of(input: &mut InputArgs) -> Option<&mut PathBuf> {
     input.file.as_mut().or(input.input.as_mut())
 }
 
-/// Exchanges a bundle's directory for what is in it. Returns the call that it is about, if the command line
-/// names no function.
+/// Exchanges a bundle's directory for the recording and the objects in it. Returns the call that it is about,
+/// if the command line names no function.
 fn open(input: Option<&mut PathBuf>, calls: &mut CallsArgs) -> Result<Option<CallNumber>> {
     let Some(input) = input else { return Ok(None) };
     // A recording that is a directory has a file `data`.

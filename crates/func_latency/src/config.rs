@@ -117,7 +117,7 @@ impl ReportConfig {
         Self::of_query(input_path(args.input), Path::new(""), args.query)
     }
 
-    /// Of a command line without a subcommand, whose recording is in the directory of `-D`.
+    /// Of a command line without a subcommand; its recording is in the directory of `-D`.
     ///
     /// # Errors
     /// Wrong usage.

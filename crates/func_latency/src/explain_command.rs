@@ -28,11 +28,11 @@ use crate::render::printable_names::NamesFor;
 use crate::terminal::text_width;
 use crate::{explain_open, one_call};
 
-/// Typical calls whose branches are compared with those of a slow one.
+/// Typical calls with branches that are compared with those of a slow one.
 const TWINS: usize = 8;
 
 /// The recording is decoded twice: for the latencies, which say which calls are slow and which are typical,
-/// and for the trees of all calls, whose variance is shared out. Of the trace around a few calls all branches
+/// and for the trees of all calls, to share out their variance. Of the trace around a few calls all branches
 /// are decoded.
 pub(crate) fn run(config: &ExplainConfig) -> Result<Exit> {
     calls::open(&config.calls, Some("explain"), |opened| explain(opened, config.slow, config.format))?;

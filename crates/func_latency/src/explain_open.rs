@@ -22,7 +22,7 @@ use crate::render::{Names, View};
 use crate::shell::quoted;
 use crate::terminal::text_width;
 
-/// Callees that are looked at for one whose slow calls can be explained.
+/// Callees that are looked at for one with slow calls to explain.
 const CALLEES_MAX: usize = 8;
 
 /// All that is known is what open calls were seen to do.
@@ -67,7 +67,7 @@ pub(crate) fn explain(
     written.and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
-/// `explain` of the callee that took most of the observed part and whose calls can be compared; if there is
+/// The command to go on with: `explain` of the heaviest callee with calls that can be compared; if there is
 /// none, `graph`.
 fn next_command(opened: &Opened<'_>, names: &dyn Names, function: &FunctionReport) -> Result<String> {
     let callees = heaviest_callees(&function.open);

@@ -174,7 +174,7 @@ impl LiveCode {
         snapshots.iter().filter_map(file).collect()
     }
 
-    /// The objects whose code a process has mapped.
+    /// The objects that a process has mapped code of.
     #[cfg(feature = "bpf")]
     pub(crate) fn mapped(&self, pid: Pid) -> BTreeSet<ObjectId> {
         let Source::Processes(snapshots) = &self.source else { return BTreeSet::new() };

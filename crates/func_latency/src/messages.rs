@@ -32,7 +32,7 @@ pub(crate) fn inconsistent(violation: &Violation, name: Option<String>) {
 
 /// An error, with all its causes on one line.
 pub(crate) fn error(error: &anyhow::Error) {
-    // A cause whose text its own error repeats is said once.
+    // A cause that its own error repeats is said once.
     let mut said = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

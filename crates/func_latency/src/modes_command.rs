@@ -18,7 +18,7 @@ use crate::render::printable_names::NamesFor;
 use crate::terminal::text_width;
 use crate::{messages, one_call};
 
-/// Calls, in the order of their ends, whose branches are looked at; of more, the first.
+/// Calls that have their branches looked at, at most: the first, in the order of their ends.
 const BRANCHES_OF: usize = 50_000;
 
 /// The recording is decoded twice: for the trees of all calls, which say which way each went, and for the

@@ -21,7 +21,7 @@ use recorder::{NewFile, RecordError, let_large_writes_fail};
 use crate::exit::{Exit, failure};
 use crate::recording;
 
-/// The kernel follows as many links, and no more.
+/// Links that the kernel follows, at most.
 const LINKS_MAX: usize = 40;
 
 /// An output, as it was asked for.
@@ -182,7 +182,7 @@ impl OutputPlace {
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     let can = || match OutputPlace::of(path)? {
         OutputPlace::File(end) => open_file(&end).map(drop),
-        // To open a pipe waits for its reader, who would take our closing it for the end.
+        // To open a pipe waits for its reader, which would take our closing it for the end.
         OutputPlace::Other if fs::metadata(path)?.file_type().is_fifo() => Ok(()),
         OutputPlace::Other => OpenOptions::new().write(true).open(path).map(drop),
         OutputPlace::Stdout | OutputPlace::Stderr => Ok(()),

@@ -53,7 +53,7 @@ impl Prepared {
         Ok(Self { aim, session, features, sched })
     }
 
-    /// Records to a file, whose directory is there.
+    /// Records to a file in a directory that is there.
     ///
     /// # Errors
     /// Those of [`Session::record`].

@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Progress over so many bytes.
+    /// Progress over `total_bytes` bytes.
     pub(crate) fn new(what: &'static str, total_bytes: u64) -> Self {
         let next = stderr().is_terminal().then(|| Instant::now() + FIRST);
         Self { what, total_bytes, next: Cell::new(next), written: Cell::new(false) }

@@ -53,7 +53,7 @@ pub(crate) struct RecordConfig {
     pub(crate) bundle: Option<BundleConfig>,
     /// Record why calls are off the CPU, too.
     pub(crate) sched: bool,
-    /// What of those who wake threads is recorded.
+    /// Which stack of waking threads is recorded.
     #[cfg(feature = "bpf")]
     pub(crate) waker_stack: bpf::WakerStack,
     /// Say what is done.

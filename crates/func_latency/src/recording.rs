@@ -91,7 +91,7 @@ pub(crate) fn aux_bytes(recording: &Recording<'_>) -> u64 {
     recording.buffers.iter().map(AuxBuffer::len).sum()
 }
 
-/// The objects that ran, and who ran when.
+/// The objects that ran, and which thread ran when.
 pub(crate) fn load(
     recording: &Recording<'_>,
     symfs: Option<&Path>,
@@ -100,7 +100,7 @@ pub(crate) fn load(
     load_with(recording, &host::image_options(recording, symfs, kernel))
 }
 
-/// The objects that ran, found by these options, and who ran when.
+/// The objects that ran, found by these options, and which thread ran when.
 pub(crate) fn load_with(recording: &Recording<'_>, options: &ImageOptions) -> (Image, Schedule) {
     let image = Image::load(&recording.sideband, options).with_kernel_symbols(&recording.kernel_symbols);
     (image, Schedule::new(&recording.sideband))

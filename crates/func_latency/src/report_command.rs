@@ -51,8 +51,8 @@ pub(crate) fn run(config: &ReportConfig) -> Result<Exit> {
     })
 }
 
-/// Reports on a recording whose trace was decoded before: `check` says whether it is that one's. `missing` is
-/// named among its problems.
+/// Reports on a recording with a trace decoded before: `check` says whether that is of this recording.
+/// `missing` is named among its problems.
 pub(crate) fn run_of_stored(
     config: &ReportConfig,
     stored: &dyn StoredTrace,
@@ -225,8 +225,7 @@ fn write_summary(
     SummaryFile::new(&recording, facts, names, sums, slowest).write(path)
 }
 
-/// With the rows that what is written besides the report needs, and the check; those of `--rows` go to its
-/// file at once.
+/// Asks for the rows that the other outputs and the check need; those of `--rows` go to its file at once.
 pub(crate) fn with_rows(config: &ReportConfig, request: Request) -> Request {
     let of_each_call = config.html.is_some() || config.check;
     let rows = config.timeline.is_some() || of_each_call;

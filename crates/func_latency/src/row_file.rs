@@ -132,7 +132,7 @@ impl<'f> Rows<'f> {
         }
     }
 
-    /// The rows whose line has `text` in it, in order, until `take` breaks off.
+    /// Gives `take` the rows with `text` in their line, in order, until it breaks off.
     fn each_with(&self, text: &str, take: &mut dyn FnMut(RowKey) -> Result<ControlFlow<()>>) -> Result<()> {
         let input = File::open(&self.file.path)?;
         lines_with(input, text.as_bytes(), &mut |line| take(self.row(line)?))

@@ -62,7 +62,7 @@ pub(crate) struct Runner<'a> {
 pub(crate) enum Made {
     /// All were.
     All,
-    /// Ctrl-C ended the run after so many of each.
+    /// Ctrl-C ended the run after `whole` runs of each.
     Interrupted { whole: usize },
 }
 

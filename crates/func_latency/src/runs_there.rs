@@ -112,7 +112,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Those that were asked for, by the whole name or what is before its arguments; all, if none was.
+/// The functions that were asked for, by the whole name or the part before its arguments; all, if none was.
 fn chosen(found: Vec<FunctionRuns>, asked: &[String], files: &[PathBuf]) -> Result<Vec<FunctionRuns>> {
     let matches = |name: &str, text: &String| {
         name == text || name.strip_prefix(text.as_str()).is_some_and(|rest| rest.starts_with('('))

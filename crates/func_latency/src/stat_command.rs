@@ -37,7 +37,7 @@ pub(crate) fn run(args: StatArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The program, or whose windows they are.
+/// What the runs are of: the program, or windows of processes or threads.
 fn what_runs(record: &RecordArgs) -> String {
     if !record.program.is_empty() {
         let words: Vec<String> = record.program.iter().map(|word| quoted(word)).collect();

@@ -97,7 +97,7 @@ impl Wanted {
 /// Each search reads all DWARF of an object.
 const MAX_INLINE_SEARCHES: usize = 16;
 
-/// Inlined instances of the functions, whose calls no trace shows; `None`: not looked for.
+/// The number of inlined instances of each function, which no trace shows; `None`: not looked for.
 pub(crate) fn inlined(image: &Image, wanted: &[Wanted]) -> Vec<Option<u64>> {
     let search = wanted.len() <= MAX_INLINE_SEARCHES;
     if !search {
@@ -194,9 +194,10 @@ fn tell_of_aliases(found: &[FunctionMatch]) {
     }
 }
 
-/// `memcpy` is a symbol of what chooses a `memcpy`, which is hardly what was meant.
+/// Warns of resolvers: `memcpy` may be a symbol of the function that chooses a `memcpy`, hardly the one
+/// meant.
 fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
-    // Who writes a pattern gets the implementations, too.
+    // A pattern also finds the implementations.
     for resolver in found.iter().filter(|f| f.is_resolver && f.matched_by != MatchedBy::Glob) {
         let name = &resolver.name;
         messages::warn(format!(
@@ -206,7 +207,7 @@ fn warn_of_resolvers(text: &str, found: &[FunctionMatch]) {
     }
 }
 
-/// The error and how to say what is meant, and what that may be.
+/// The error with how to name the function, and the candidates.
 pub(crate) fn explain(image: &Image, config: &CallsConfig, error: &FindError) -> (String, Vec<String>) {
     let candidates = choices(error.candidates());
     match error {

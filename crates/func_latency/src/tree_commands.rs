@@ -125,7 +125,7 @@ fn export_perfetto(opened: &Opened<'_>, config: &ExportConfig, names: &dyn Names
     let trace = perfetto::Trace::new(&mut file.out, names, opened.schedule, min_ns, are_several);
     let mut trace = trace.with_counters(counters.is_some());
     let report = opened.counted_trees(&mut trace, counters)?;
-    // Else what was written takes no place.
+    // Else the file does not take its place.
     check_seen(opened, &report)?;
     let notes = trace.finish(opened.surroundings().window.0).with_context(|| cannot_write(path))?;
     notes.into_iter().for_each(messages::note);

@@ -7,7 +7,7 @@ use crate::args::BackendChoice;
 use crate::exit::{Exit, failure};
 use crate::record_config::RecordConfig;
 
-/// Only who asks for probes is told that there are none.
+/// Only a command that asks for probes is told that there are none.
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     config.backend == Some(BackendChoice::Uprobe)
 }

@@ -36,7 +36,7 @@ fn compiled(compiler: &str, language: &str) -> PathBuf {
     program
 }
 
-/// Calls of so many ns, with children, and a walk over memory in between.
+/// Calls of `ns` ns, with children, and a walk over memory in between.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     ns: u64,

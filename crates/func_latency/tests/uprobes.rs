@@ -461,7 +461,7 @@ fn a_sleeping_call_is_blocked_for_as_long_as_it_sleeps() {
     assert!(off_cpu.share("clock_nanosleep") > 0.95, "{}", off_cpu.causes);
     off_cpu.agrees_with(&seen);
     assert_eq!(off_cpu.causes["wakers"][0]["name"], "[interrupt]");
-    // Each row has whose call it was and what that waited for, and no place in a trace.
+    // Each row has the thread of a call and what the call waited for, and no place in a trace.
     let rows = std::fs::read_to_string(rows).unwrap();
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 20);

@@ -33,7 +33,7 @@ const EVENTS_MAX: u64 = 1 << 15;
 const NEWBORN_TRACE_BYTES: u64 = 256 << 10;
 const NEWBORN_RECORDS_BYTES: u64 = 32 << 10;
 
-/// Who shares a buffer.
+/// How events share buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Events of the traced threads on each CPU, inherited by the threads that they create; one buffer for
@@ -65,7 +65,7 @@ pub struct Asked {
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Who shares a buffer.
+    /// How events share buffers.
     pub layout: Layout,
     /// Buffers to begin with.
     pub buffers: u64,

@@ -48,7 +48,7 @@ pub struct Session {
     request: Request,
     pmu: Pmu,
     settings: PtSettings,
-    /// What was to be; the opener has what is.
+    /// The plan as decided; the opener has the one in use.
     planned: Plan,
     /// The CPUs that run when the events are opened.
     online: CpuList,

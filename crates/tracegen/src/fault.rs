@@ -7,10 +7,10 @@ use crate::filter::resolve;
 use crate::maps::Maps;
 use crate::options::Options;
 
-/// One call in so many faults: that in the middle of each lot.
+/// Calls for each fault: the one in the middle of them faults.
 const PERIOD: u64 = 50;
 
-/// A function whose first instruction touches memory that is not always there.
+/// A function with a first instruction that faults now and then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     at: Avma,

@@ -1,4 +1,4 @@
-//! The simulation: whose turn it is, and what everybody shares.
+//! The simulation: which thread runs next, and the state that all share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -245,8 +245,8 @@ impl Slice<'_, '_> {
         if at_start { block.start } else { block.last }
     }
 
-    /// A signal handler comes next: perhaps an instruction of the block before has faulted, and what is
-    /// after it has not run.
+    /// A signal handler comes next: perhaps an instruction of the block before has faulted, and those after
+    /// it have not run.
     fn may_fault(&self) -> bool {
         match self.thread.log.entry(self.thread.at) {
             Some((Entry::Block(id), _)) => {

@@ -106,7 +106,7 @@ impl SlowCall {
         }
     }
 
-    /// The time of as many core cycles as took `ticks` before the call.
+    /// The ticks in the call of core cycles that took `ticks` before it.
     pub(crate) fn stretch(&self, ticks: u64) -> u64 {
         match self.slowness {
             Slowness::Ratio(ratio) => ticks * u64::from(self.ratio_before) / u64::from(ratio),

@@ -19,7 +19,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Calls of a timeline: as many as its viewers take without effort, in 10 to 20 MB.
+    /// Calls of a timeline that its viewers take without effort, in 10 to 20 MB.
     pub const USUAL: Self = Self::Longest(250_000);
 }
 
@@ -77,7 +77,7 @@ impl CallsLeftOut {
         Self { min_ns, ..Self::default() }
     }
 
-    /// Counts what is left out of an outermost call; false: the call itself.
+    /// Counts the calls left out of an outermost call; false: that call is left out, too.
     pub fn keeps(&mut self, call: &CallRow, tree: &CallTree) -> bool {
         self.calls += tree.left_out().count();
         let is_kept = call.latency_ns >= self.min_ns;

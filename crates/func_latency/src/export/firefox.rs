@@ -143,7 +143,7 @@ impl<'a> Profile<'a> {
         })
     }
 
-    /// Writes a thread: what is small as a whole, and its samples column by column.
+    /// Writes a thread: its samples column by column, and all else as a whole.
     fn write_thread(
         &self,
         out: &mut dyn Write,

@@ -20,7 +20,7 @@ use crate::render::units::grouped;
 /// What a flame graph shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The functions whose calls it is of; none: all that every thread did.
+    /// The functions with calls in the graph; none: it has all that every thread did.
     pub functions: &'a [String],
     /// Which time.
     pub weight: Weight,

@@ -1,5 +1,5 @@
-//! A call graph on the terminal, as `perf report -g` draws it: functions by total, below each of them what it
-//! called, or who called it.
+//! A call graph on the terminal, as `perf report -g` draws it: functions by total, below each of them its
+//! callees, or its callers.
 //!
 //! A function's total is that of its outermost activations: no time counts twice, however deep it recurses.
 
@@ -17,7 +17,7 @@ use crate::render::units::{counted, grouped, percent_within, share};
 /// How a call graph is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GraphStyle {
-    /// Below each function who called it, not what it called.
+    /// Below each function its callers, not its callees.
     pub callee: bool,
     /// Which time.
     pub weight: Weight,
@@ -199,7 +199,7 @@ struct Drawing<'g> {
 }
 
 impl Drawing<'_> {
-    /// Draws what is below a branch, in shares of `base_ns`.
+    /// Draws the branches below a branch, in shares of `base_ns`.
     fn branches(
         &self,
         out: &mut dyn Write,

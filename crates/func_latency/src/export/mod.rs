@@ -34,7 +34,7 @@ use crate::render::names::callee_name;
 /// there is to say. What is deeper counts to the last frame.
 pub(crate) const STACK_MAX: usize = 1 << 10;
 
-/// What is to be said of functions whose paths are not those of whole calls; `None`: there are none.
+/// A note on functions with paths that are not of whole calls; `None`: there are none.
 #[must_use]
 pub fn observed_part(found: &FoundPaths, names: &dyn Names) -> Option<String> {
     let open: Vec<String> = found.open.iter().map(|function| names.function(*function)).collect();

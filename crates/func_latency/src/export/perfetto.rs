@@ -125,7 +125,7 @@ const SEQUENCE: u32 = 1;
 /// The off-CPU track, beside that of the calls. A thread's own track has its number.
 const OFF_CPU: u64 = 1 << 32;
 
-/// The track of what is said of the trace as a whole.
+/// The track of notes on the trace as a whole.
 const NOTES: u64 = 1 << 33;
 
 /// The first track of a function's calls in a thread, where there are several functions.
@@ -138,8 +138,8 @@ pub struct Trace<'a> {
     labels: NodeLabels<'a>,
     schedule: &'a Schedule,
     known: BTreeSet<u64>,
-    /// Functions whose calls have tracks of their own, and their numbers, from 1: a call of one may be inside
-    /// of a call of another. `None`: there is one function, and its calls are on the threads' tracks.
+    /// Functions with tracks of their own for their calls, and their numbers, from 1: a call of one may be
+    /// inside of a call of another. `None`: there is one function, and its calls are on the threads' tracks.
     functions: Option<BTreeMap<FunctionId, u64>>,
     named: usize,
     /// Slices have what their calls executed.

@@ -1,4 +1,4 @@
-//! Who called, and who called those: chains of callers that share what they have in common.
+//! Chains of callers, from the caller of a call up, which share what they have in common.
 //!
 //! ```text
 //!   0                 nothing is known

@@ -116,7 +116,8 @@ impl KeptTrees {
         }
     }
 
-    /// The more calls, the smaller their trees will have to be; at least so many will have one.
+    /// Prunes the trees so that each call may have one, up to [`CALLS_MAX`] calls: the more calls, the
+    /// smaller trees.
     fn prune(&mut self) {
         let nodes_max = nodes_of_each(self.calls.min(CALLS_MAX));
         if nodes_max > self.nodes_max / 2 && self.calls != CALLS_MAX {
@@ -186,7 +187,7 @@ mod tests {
         CallRow { start_ns: Ns(1_000 * number), ..row(7, number, latency_ns, status) }
     }
 
-    /// A call of so many different functions.
+    /// A call of `callees` different functions.
     fn tree(call: &CallRow, callees: u32) -> CallTree {
         let node = |function, sum_ns, size| Node {
             kind: ChildKind::Call,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   all calls -> modes    which way each went
-//!             -> chains   who called, and who called those
+//!             -> chains   callers, and the callers of those
 //!             -> kept     the trees that may matter, the shortest nodes left out
 //!   rows      -> picks    which calls have a tree in the page, and which is typical of its caller
 //! ```

@@ -34,7 +34,7 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// Of a function whose report has rows; `has_tree` says of which rows there is a tree to pick.
+    /// Of a function with rows in its report; `has_tree` says of which rows there is a tree to pick.
     #[must_use]
     pub fn of(function: &FunctionReport, has_tree: impl Fn(usize) -> bool) -> Self {
         let rows = &function.rows;

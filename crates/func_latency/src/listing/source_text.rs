@@ -37,7 +37,7 @@ impl SourceText {
         Some(text.trim().to_owned())
     }
 
-    /// The lines of the file whose path has most of the last parts of the one that the compiler was told.
+    /// The lines of the file below the root that has the longest ending of the compiler's path.
     fn read(&self, file: &str) -> Option<Vec<String>> {
         let parts: Vec<&std::ffi::OsStr> = Path::new(file)
             .components()

@@ -25,11 +25,11 @@ const MAGIC: &[u8; 8] = b"FLPARTS1";
 /// Place, length and checksum of the index, and the magic number.
 const TRAILER_BYTES: usize = 28;
 
-/// An output has at most so many bytes: reading it takes up to forty times as much memory. That of a segment
-/// is about as large as its 64 KB of trace.
+/// Bytes of an output, at most: reading it takes up to forty times as much memory. A segment's output is
+/// about as large as its 64 KB of trace.
 const OUTPUT_BYTES_MAX: usize = 1 << 24;
 
-/// An index has at most so many bytes: that of 5,000 GB of trace.
+/// Bytes of an index, at most: that of 5,000 GB of trace.
 const INDEX_BYTES_MAX: usize = 1 << 30;
 
 /// What outputs are of. All of it but `parts` is the same in all parts that can be joined.

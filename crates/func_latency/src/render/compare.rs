@@ -52,7 +52,7 @@ pub struct Side {
 /// B against A.
 #[derive(Clone, Copy)]
 pub struct Compared<'a> {
-    /// A: what is compared with.
+    /// A: the side that B is compared with.
     pub base: &'a Side,
     /// B.
     pub these: &'a Side,

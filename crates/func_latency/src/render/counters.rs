@@ -36,8 +36,8 @@ impl Numbers {
             .map_or_else(Self::default, |counted| Self::of(counted, asked, counted.is_of_kernel()))
     }
 
-    /// Those that are known of what was executed; `of_kernel`: in a function of the kernel, which runs no
-    /// user code.
+    /// The known numbers of what was executed; `of_kernel`: in a function of the kernel, which runs no user
+    /// code.
     #[must_use]
     pub fn of(counted: &Counted, asked: CountersAsked, of_kernel: bool) -> Self {
         let Counted { executed, cycles, .. } = counted;

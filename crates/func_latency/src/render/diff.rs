@@ -199,9 +199,9 @@ struct DiffDocument<'a> {
     exceeds_spread: Option<bool>,
     /// How likely blocks of calls that are shared out at random differ as much.
     p_value: f64,
-    /// The smallest that so many blocks can give.
+    /// The smallest p-value that this number of blocks can give.
     smallest_p_value: f64,
-    /// With so many calls of each at least it could be told.  Null: there are enough.
+    /// The calls of each with which it could be told, at least.  Null: there are enough.
     calls_needed: Option<usize>,
     /// The difference of each figure, with intervals from blocks.
     figures: Vec<FigureEntry>,

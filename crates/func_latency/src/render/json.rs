@@ -119,7 +119,7 @@ struct FunctionJson {
     counters: Option<CountersJson>,
 }
 
-/// Calls whose time is not part of that of another call of the function.
+/// Calls that are not inside of another call of the function.
 #[derive(Serialize)]
 struct Outermost {
     count: u64,
@@ -152,7 +152,7 @@ struct CodeBlock {
 struct Error {
     mean: Option<f64>,
     max: Option<u64>,
-    /// Calls whose latency is shorter than its own bound.
+    /// Calls with a latency shorter than its own bound.
     shorter: u64,
 }
 

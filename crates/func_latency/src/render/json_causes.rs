@@ -9,8 +9,8 @@ use super::names::{Names, reason_kind, reason_name, waker_name};
 /// Of the outermost counted calls.
 #[derive(Serialize)]
 pub(super) struct Causes {
-    /// `scheduler`; `switch records`: then there are no reasons and wakers, and who waits for a CPU after a
-    /// wake-up is blocked.
+    /// `scheduler`; `switch records`: then there are no reasons and wakers, and a thread that waits for a CPU
+    /// after a wake-up is blocked.
     told_by: &'static str,
     #[serde(flatten)]
     split: Split,

@@ -190,7 +190,7 @@ fn row(way: String, latency: &Stats, all: u64, first: String) -> Vec<String> {
     [vec![way], counts.to_vec(), vec![min, p50, p99, max, first]].concat()
 }
 
-/// Latencies of the calls whose ways are not listed.
+/// Latencies of the calls with ways that are not listed.
 fn rest(modes: &Modes) -> Vec<u64> {
     let unlisted = modes.modes.iter().skip(LISTED).flat_map(|mode| &mode.latencies_ns);
     let mut rest: Vec<u64> = unlisted.chain(&modes.others_ns).copied().collect();

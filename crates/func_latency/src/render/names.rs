@@ -51,7 +51,7 @@ pub trait Names {
     }
 }
 
-/// Name of who entered a call.
+/// Name of a call's caller.
 #[must_use]
 pub fn caller_name(names: &dyn Names, caller: Caller) -> String {
     match caller {

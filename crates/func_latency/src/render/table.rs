@@ -45,7 +45,7 @@ impl Table {
         Self { titles: titles.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row, whose cells may be names: what acts in them is escaped.
+    /// Adds a row; its cells may be names, so they are made printable.
     pub fn row(&mut self, cells: Vec<String>) {
         self.row_with_notes(cells, &[]);
     }

@@ -147,8 +147,8 @@ pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, 3, &[("B", 1e3), ("kB", 1e3), ("MB", 1e3), ("GB", f64::INFINITY)])
 }
 
-/// `value` in the first unit of which it is less than `limit`, with so many digits; each unit is a thousand
-/// of the one before.
+/// `value` in the first unit in which it is less than the limit, with `digits` digits; each unit is a
+/// thousand of the one before.
 fn scaled(mut value: f64, digits: usize, units: &[(&str, f64)]) -> String {
     for (unit, limit) in units {
         // 999.6 would be printed as 1000.

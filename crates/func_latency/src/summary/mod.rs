@@ -78,7 +78,7 @@ impl RecordingFacts {
 }
 
 impl SummaryFile {
-    /// Of one recording, whose functions and objects have the numbers of `names`.
+    /// Of one recording; its functions and objects have the numbers of `names`.
     pub(crate) fn new(
         recording: &str,
         facts: RecordingFacts,

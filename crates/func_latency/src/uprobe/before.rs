@@ -140,7 +140,7 @@ impl Plan<'_> {
         children.map(|index| group(self.candidates, &[index])).collect()
     }
 
-    /// Children whose probes can be removed in time; it is said if some cannot.
+    /// Children with probes that can be removed in time; a note says if some cannot.
     fn children_that_fit(&self, removed: Removed) -> Range<usize> {
         let all = self.asked..self.candidates.len();
         let Some(most) = removed.most_links_in(REMOVED_IN) else { return all };

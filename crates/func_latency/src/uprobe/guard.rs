@@ -222,7 +222,7 @@ pub(super) struct GuardSpent {
 /// Looks at what probes cost.
 pub(super) struct Guard {
     prices: Vec<Price>,
-    /// Prices of the functions that are timed; 0 of others, whose probes are being removed.
+    /// Prices of the functions that are timed; 0 of others, which have probes being removed.
     timed: Vec<Price>,
     asked: usize,
     /// Of the CPU time without; `None`: as much as it likes.
@@ -278,7 +278,7 @@ impl Guard {
         self.last.at.elapsed() >= EVERY
     }
 
-    /// Other functions are probed from now on: what was before says nothing of it.
+    /// Other functions are probed from now on: earlier measurements say nothing of them.
     pub(super) fn begin_slice(&mut self, children: bool) {
         self.children = children;
         self.with = PerCall::default();

@@ -4,7 +4,7 @@
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
 //! regions    ... and regions
 //! before     probes are placed, calls are counted, and what is timed is chosen
-//! unwinding  who stands above a call -> whether its return address may be rewritten
+//! unwinding  the frames above a call -> whether its return address may be rewritten
 //! ends       how the ends of each function's calls are seen, and what that costs
 //! overhead   how often they are called x what a probe costs here -> which children, or refuse
 //! window     calls are timed
@@ -201,7 +201,7 @@ fn read_code(
     }
 }
 
-/// A run whose probes are placed.
+/// A run with its probes placed.
 struct Timed<'a> {
     config: &'a RecordConfig,
     interrupts: &'a Interrupts,
@@ -333,7 +333,7 @@ fn number_of_probes(chosen: &[Candidate]) -> u64 {
     chosen.iter().map(|candidate| of(&candidate.probed)).sum()
 }
 
-/// Threads come and go: twice as many as there are, and a thousand, of 12 KB each.
+/// Threads that there is room for, as they come and go: twice those there are, and 1,024, of 12 KB each.
 fn room_for_threads(there_are: usize) -> usize {
     2 * there_are + 1024
 }

@@ -176,7 +176,7 @@ fn groups(candidates: &[Candidate], children: &[usize], hits: &[Hits]) -> Vec<Gr
     by_hits.chunks(children.len().div_ceil(GROUPS).max(1)).map(|some| group(candidates, some)).collect()
 }
 
-/// Functions whose probes are removed together.
+/// The group of these candidates: their probes are removed together.
 pub(super) fn group(candidates: &[Candidate], indices: &[usize]) -> Group {
     let one = |index: &usize| Some((*index, candidates.get(*index)?.probed.clone()));
     indices.iter().filter_map(one).collect()

@@ -125,7 +125,7 @@ impl Captures {
         !hit.is_asked && self.kept.len() >= self.limits.keep && self.kept.iter().all(is_slower)
     }
 
-    /// The time from which on the trace is needed: what was hit, and what may be hit next.
+    /// The time from which on the trace is needed, for hits that wait and for the next ones.
     pub(super) fn needs_from(&self, decoded_until: Ns) -> Ns {
         let starts = self.waiting.iter().map(|hit| hit.span.0);
         let first = starts.fold(decoded_until, Ns::min);
@@ -171,8 +171,8 @@ impl Captures {
         }
     }
 
-    /// Removes the least slow captures, and the oldest of what is no call, down to the limits; what was asked
-    /// for by hand comes last.
+    /// Removes captures down to the limits: first the oldest of no call, then the least slow calls; captures
+    /// asked for by hand come last.
     fn remove_least(&mut self) {
         let is_too_much = |kept: &[Kept], limits: &Limits| {
             let bytes: u64 = kept.iter().map(|kept| kept.bytes).sum();

@@ -123,7 +123,7 @@ impl Growing {
         Self { schedule: Schedule::growing(has_switches, has_switch_records), frame, ..self }
     }
 
-    /// Looks for what is to be captured.
+    /// Looks for hits to capture.
     pub(crate) fn with_triggers(self, triggers: Triggers) -> Self {
         Self { triggers: Some(triggers), ..self }
     }

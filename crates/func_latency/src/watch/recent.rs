@@ -8,11 +8,11 @@ use crate::filter::Percentile;
 
 /// What is older counts no more.
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Latencies are forgotten so many ns at a time.
+/// Length of a slot: latencies are forgotten slot by slot.
 const SLOT_NS: u64 = 1_000_000_000;
 /// Calls beyond the percentile that must have been seen before it is known.
 const BEYOND_MIN: u64 = 10;
-/// Latencies that are the same in their first so many bits are one.
+/// First bits of a latency that are kept: latencies that are equal in them count as one.
 const KEPT_BITS: u32 = 11;
 
 /// The latencies of one function.
@@ -23,7 +23,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// A part of the recording up to `time` begins: what is too old is forgotten.
+    /// A part of the recording up to `time` begins: slots that are too old are forgotten.
     pub(super) fn begin(&mut self, time: Ns) {
         while self.slots.front().is_some_and(|(began, _)| began.0 + MINUTE_NS < time.0) {
             self.slots.pop_front();

@@ -1,7 +1,7 @@
 //! A recording that is there, watched as if it was made now.
 //!
 //! A part ends with each interval of the recording's time. It has all records up to then, and of each buffer
-//! what is before the first PSB after it.
+//! the trace before the first PSB after it.
 
 use anyhow::{Context as _, Result};
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
@@ -119,7 +119,7 @@ fn check(whole: &Recording<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What there is of a buffer at a time: from what is needed up to `end`.
+/// The pieces of a buffer from the first that is `needed` up to `end`.
 fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) -> AuxBuffer<'a> {
     let needed = needed.unwrap_or_default();
     let piece = |piece: &model::AuxPiece<'a>| {

@@ -132,7 +132,7 @@ impl Triggers {
         &self.asked.on
     }
 
-    /// A part of the recording begins, which ends at `time`. Thresholds are those of what was before.
+    /// A part of the recording begins, which ends at `time`. Thresholds are of the calls before it.
     pub(super) fn begin(&mut self, functions: usize, time: Ns) {
         self.recent.resize_with(functions, Recent::default);
         let over = self.asked.over;
@@ -158,7 +158,8 @@ impl Triggers {
         std::mem::take(&mut self.left_out)
     }
 
-    /// Of twice as many as are kept the slower half stays: what a hit costs does not grow with their number.
+    /// Adds a hit. Of twice [`HITS_MAX`] the slower half stays: the cost of a hit does not grow with their
+    /// number.
     fn hit(&mut self, hit: Hit) {
         self.hits.push(hit);
         if self.hits.len() >= 2 * HITS_MAX {

@@ -156,7 +156,7 @@ fn the_page_has_the_ledger_and_the_lines() {
     opened.finish();
 }
 
-/// With what the calls executed that were seen from entry to end: so many instructions as ns, times three.
+/// Gives counters to the calls that were seen from entry to end: three instructions for each ns on the CPU.
 /// What their children executed is not known.
 fn counted(mut report: Report, has_cycles: bool) -> Report {
     let function = &mut report.functions[0];

@@ -1,5 +1,4 @@
-//! What is inside of the made-up calls: their trees, who called them, and when their threads were off the
-//! CPU.
+//! What is inside of the made-up calls: their trees, their callers, and when their threads were off the CPU.
 
 use analyzer::{
     CallRow, CallTree, ChildKind, Node, Place, Report, StackNames, Status, Total, TreeSink, Waits,

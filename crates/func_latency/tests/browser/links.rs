@@ -121,7 +121,7 @@ fn a_page_has_all_functions_and_finds_them() {
     opened.finish();
 }
 
-/// The way to what was found is unfolded, and marked in tree and flame graph.
+/// The way to the found function is unfolded, and marked in tree and flame graph.
 #[test]
 fn a_function_is_found_in_the_opened_call() {
     let report = made_up::report(5_000);

@@ -83,7 +83,7 @@ impl Dice {
     }
 }
 
-/// A report of one function with so many calls.
+/// A report of one function with `calls` calls.
 pub(crate) fn report(calls: u64) -> Report {
     let mut dice = Dice(7);
     let mut numbers = [0; THREADS as usize];

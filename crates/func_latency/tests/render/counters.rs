@@ -10,7 +10,7 @@ use super::report::{FakeNames, report, view};
 
 const USER: CountersAsked = CountersAsked { kernel: false, bus_khz: Some(100_000) };
 
-/// A call with so many instructions.
+/// A call with `instructions` and `cycles`.
 fn ran(instructions: u64, cycles: Option<u64>) -> Counted {
     let executed = Executed {
         instructions,

@@ -17,7 +17,7 @@ use model::{FunctionId, ObjectId, Schedule, Svma};
 use super::golden::check_golden;
 use super::report::{FakeNames, place, row};
 
-/// A call: what runs itself, and in so many calls of a callee; and a system call, if it makes one.
+/// A call: its own time, that of its calls of a callee, and that of a system call, if it makes one.
 #[derive(Clone, Copy)]
 struct Made {
     own_ns: u64,
@@ -65,7 +65,7 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
     (row, CallTree::new(nodes))
 }
 
-/// A call whose own code has so many instructions and cycles; each callee has 400 of either.
+/// A call with `instructions` and `cycles` of its own code; each callee has 400 of either.
 fn with_work(
     (row, tree): (CallRow, CallTree),
     instructions: u64,
@@ -205,7 +205,7 @@ fn the_tail_of_calls_that_are_alike_has_no_cause() {
     check_golden("explain-no-cause.txt", text.as_bytes());
 }
 
-/// The usual way has calls whose loop goes round once more, and calls that take another branch.
+/// The usual way has calls with one more round of a loop, and calls that take another branch.
 fn kinds_of_ways() -> Vec<Vec<modes::AlikeCalls>> {
     let at = |svma| Place { object: ObjectId(0), svma: Svma(svma) };
     let took = |jumps: &[(u64, u64)]| {

@@ -177,7 +177,7 @@ fn row_groups_are_bounded() {
     assert!(bytes < 12 * CALLS, "{bytes} bytes");
 }
 
-/// Children, waits and gaps of a run whose calls had no room took the place of those of the run before.
+/// A run without room for its calls replaced the children, waits and gaps of the run before.
 #[test]
 fn all_tables_take_their_places_or_none() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Calls in servers under load, timed by uprobes, against those who count and time the same: `perf stat`,
+//! Calls in servers under load, timed by uprobes, against others that count and time the same: `perf stat`,
 //! `perf sched`, and the kernel's own sums of each thread.
 //!
 //! ```text
 //! server    a scratch directory, and a server in it that runs as an unprivileged user
 //! postgres, mariadb   those servers, their load, and when it rests
-//! oracles   who counts and times the same
+//! oracles   those others
 //! rate, kept   what the servers still do while they are probed, and whether the command ends in time
 //! ```
 //! The load rests where a window begins and ends, so that little is in flight at its edges.  Which calls were
@@ -37,13 +37,13 @@ use server::Missing;
 /// The number of clients, each with a connection of its own.
 const CLIENTS: usize = 8;
 
-/// Servers whose rates are measured have the machine for themselves.
+/// A server has the machine for itself while its rate is measured.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// How long the load runs.
 const LOAD: Duration = Duration::from_millis(1500);
 
-/// Options of a run whose calls all have rows.  Costs are no matter here.
+/// Options of a run with a row for each call.  Costs are no matter here.
 fn words<'a>(pids: &'a str, functions: &[&'a str], rows: &'a str) -> Vec<&'a str> {
     let mut words = vec!["-p", pids, "--check", "--format", "json", "--rows", rows];
     words.extend(["--max-overhead", "1e9", "--max-probes", "0"]);
@@ -90,7 +90,7 @@ fn postgres_under_pgbench() {
         let calls = &report["functions"][function]["calls"];
         let seen =
             ["complete", "unwound", "cut", "open_start", "open_end"].map(|s| calls[s].as_u64().unwrap());
-        // Who waits at the beginning was entered before, and who waits at the end was entered in the window.
+        // Calls that wait at the beginning were entered before; those at the end, in the window.
         let [_, others @ ..] = seen;
         assert_eq!(others, [0, 0, waits, waits], "{name}: {seen:?}");
         let rows = rows.of(name);

@@ -98,8 +98,8 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Our calls that were entered in the same window are as many: those that certainly were, and of those at
-    /// its two edges, where it began and ended in an instant that is not known exactly, any.
+    /// perf's count is that of our calls that were entered in the same window: those that certainly were, and
+    /// any of those at its two edges, where it began and ended in an instant that is not known exactly.
     pub(crate) fn agrees(&self, name: &str, rows: &[Row]) {
         let entered = |from_ns, to_ns| {
             rows.iter().filter(|row| row.is_entered && (from_ns..to_ns).contains(&row.start_ns)).count()
@@ -240,8 +240,8 @@ impl Switches {
     }
 }
 
-/// `48631.871277656: prev_comm=a name prev_pid=6644 prev_prio=.. ==> next_comm=.. next_pid=6902 ..`: when who
-/// went and who came.
+/// `48631.871277656: prev_comm=a name prev_pid=6644 prev_prio=.. ==> next_comm=.. next_pid=6902 ..`: the
+/// time, the thread that left, and the one that came.
 fn switch(line: &str) -> Option<(u64, i32, i32)> {
     let (time, rest) = line.trim_start().split_once(": ")?;
     let (seconds, ns) = time.split_once('.')?;

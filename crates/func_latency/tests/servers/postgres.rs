@@ -1,5 +1,5 @@
-//! PostgreSQL, and `pgbench`, whose transactions begin at a gate: an advisory lock, which who holds it alone
-//! has closed.
+//! PostgreSQL, and `pgbench` with transactions that begin at a gate: an advisory lock, closed while our
+//! session holds it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A server in a directory of its own, run by who may do nothing else.
+//! A server in a directory of its own, run by an unprivileged user.
 
 use std::fmt;
 use std::os::unix::fs::chown;

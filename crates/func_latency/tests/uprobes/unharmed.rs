@@ -91,8 +91,8 @@ fn no_probe_is_left_when_we_are_killed() {
     case.program.wait().unwrap();
 }
 
-/// From one call in a millisecond to as many as it can: within 100 ms, where the machine lets us look in
-/// time.
+/// Calls go from one in a millisecond to as many as the program can: recording ends within 100 ms, where the
+/// machine lets us look in time.
 #[test]
 fn beyond_the_limit_nothing_more_is_recorded_and_probes_are_removed() {
     const TRIES: usize = 4;

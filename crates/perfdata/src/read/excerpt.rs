@@ -251,7 +251,7 @@ impl Sorted {
     }
 }
 
-/// Copies what is wanted.
+/// Copies the records and the trace of the excerpt.
 struct Copier<'a, W> {
     out: &'a mut W,
     files: &'a [&'a [u8]],

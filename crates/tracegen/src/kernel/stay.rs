@@ -176,7 +176,8 @@ impl Slice<'_, '_> {
         Some(kernel.block(self.thread.stay.as_ref()?.at).start)
     }
 
-    /// Runs kernel code up to a mark, or to the branch that leaves the kernel, whose block is returned.
+    /// Runs kernel code up to a mark, or to the branch that leaves the kernel; returns the block of that
+    /// branch.
     fn run_stay(&mut self, until: Option<Mark>) -> Option<Block> {
         let kernel = self.world.kernel?;
         let mut stay = self.thread.stay.take()?;

@@ -248,7 +248,7 @@ impl Writer {
         self.paused
     }
 
-    /// What the next event has of what was executed, and in how many cycles.
+    /// Sets what was executed up to the next event, and in how many cycles.
     pub fn set_executed(&mut self, executed: Executed, cycles: u64) {
         (self.executed, self.cycles) = (executed, cycles);
     }

@@ -27,7 +27,7 @@ struct ExplainDocument<'a> {
     /// The slowest first.
     slow_ids: Vec<String>,
     typical: ExplainGroup,
-    /// `same_callers` or `all_callers`: whose typical calls these are.
+    /// `same_callers` or `all_callers`: the callers of these typical calls.
     typical_of: &'static str,
     not_compared: NotCompared,
     difference_ns: i64,
@@ -42,7 +42,7 @@ struct ExplainDocument<'a> {
     branches: Option<Parted>,
     /// Slow calls that are slow for the same reason; that of most calls first.
     clusters: Vec<Cluster<'a>>,
-    /// Slow calls in no cluster: no farther above the median than chance takes as many calls.
+    /// Slow calls in no cluster: no farther above the median than chance takes their number of calls.
     other_ids: Vec<String>,
 }
 
@@ -106,7 +106,8 @@ struct ExplainGroup {
     mean_ns: f64,
 }
 
-/// Whether the slow calls are farther from their callers' median than what is spread like the others reaches.
+/// Whether the slow calls are farther from their callers' median than calls that are spread like the others
+/// reach.
 #[derive(Serialize)]
 struct Outlying {
     is_so: bool,

@@ -96,7 +96,7 @@ pub struct Branches {
 }
 
 impl Branches {
-    /// Compares the first of `paths` with the others; `rows`: whose they are.
+    /// Compares the first of `paths` with the others; `rows`: their calls.
     #[must_use]
     pub fn of(rows: &[CallRow], paths: &[Option<&BranchPath>]) -> Option<Self> {
         let known = rows.iter().zip(paths).filter_map(|(row, path)| Some((row, (*path)?)));
@@ -148,7 +148,7 @@ impl<'a> Explanation<'a> {
     }
 }
 
-/// A callee of one recording's ledger; the first is the function itself, and who called that differs.
+/// A callee of one recording's ledger; the first is the function itself, without a site: its callers differ.
 #[must_use]
 pub fn callee(names: &dyn Names, ledger: &Ledger<ChildKey>, path: usize) -> Callee {
     let Some(known) = ledger.paths().get(path) else { return Callee::default() };

@@ -29,8 +29,8 @@ pub(super) struct Function {
     children: Vec<Child>,
     /// What cut calls; the first stands for nothing.
     causes: Vec<&'static str>,
-    /// One in so many of the calls up to `p99_ns` has its children in the page; those above and those that
-    /// did not end all have.
+    /// Of this number of calls up to `p99_ns` one has its children in the page; all slower ones have, and all
+    /// that did not end.
     children_of_one_in: usize,
     /// Of the calls that were seen from entry to end; 0: none was.
     p50_ns: u64,
@@ -180,7 +180,7 @@ pub(super) const fn status_number(status: Status) -> u64 {
     }
 }
 
-/// One in so many, without a rhythm: calls may have one, too.
+/// Picks one call in `one_in`, without a rhythm: calls may have one, too.
 const fn is_sampled(number: u64, one_in: u64) -> bool {
     const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     (number.wrapping_mul(GOLDEN_RATIO) >> 32).is_multiple_of(one_in)
@@ -193,14 +193,14 @@ fn p99_ns(function: &FunctionReport) -> u64 {
 
 /// The calls that have their children in the page.
 pub(super) struct WithChildren {
-    /// One in so many ordinary calls has.
+    /// One in this number of ordinary calls has them.
     one_in: usize,
     /// By row.
     is_in: Vec<bool>,
 }
 
 impl WithChildren {
-    /// Of a function whose report has the children of rows; at most about `children_max` of ordinary calls.
+    /// Of a function with the children of rows in its report; at most about `children_max` of ordinary calls.
     pub(super) fn of(function: &FunctionReport, typical: &TypicalCalls, children_max: usize) -> Self {
         let rows = &function.rows;
         let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
@@ -261,7 +261,7 @@ impl Caller {
 mod tests {
     use super::*;
 
-    /// Whatever the rhythm, about as many of each beat are taken.
+    /// Whatever the rhythm, about the same number of each beat is taken.
     #[test]
     fn samples_have_no_rhythm() {
         for one_in in [2, 3, 8] {

@@ -1,7 +1,8 @@
 //! What calls, their children and the nodes of their trees executed, as a page has it.
 //!
 //! A column of instructions has one more than there are, and 0 where they are not known. Where cycles are
-//! known of some call, they are of all whose instructions are. `page/counters.js` reads what is written here.
+//! known of some call, they are of all with known instructions. `page/counters.js` reads what is written
+//! here.
 
 use std::io;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! report -> calls     tables of names, numbers by column
-//! inside -> ways      who called, which way calls went, what they waited for
+//! inside -> ways      callers, which way calls went, what they waited for
 //!        -> trees     trees of the calls that matter
 //!        -> columns   packed: LEB128, zlib, base64
 //!        -> page/     page.html with style, data and script in their places

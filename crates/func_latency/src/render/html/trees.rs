@@ -20,7 +20,7 @@ pub(super) struct Trees {
     callees: Vec<Child>,
     /// What the calls waited for off the CPU.
     reasons: Vec<String>,
-    /// Who woke them.  Number 0 is not known, 1 is the first of these.
+    /// Their wakers.  Number 0 is not known, 1 is the first of these.
     wakers: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn pack(view: &View<'_>, inside: Option<&Inside>) -> io::Result<(Opti
     Ok((Some(Trees { trees: inside.trees.len(), callees, reasons, wakers }), columns.finish()?))
 }
 
-/// Calls; of what was left out, nodes.
+/// The number of calls; of a node for nodes left out, of those nodes.
 fn count(node: &PrunedNode) -> u64 {
     match node.what {
         What::Calls(..) => node.total.count,
@@ -71,8 +71,8 @@ fn has_ended(node: &PrunedNode) -> u64 {
 }
 
 /// Columns: how many waits of each call are known one by one, when each was, how long (the lowest bit: the
-/// CPU was taken away), for what and who ended it; then the number and time of the others. Returns what the
-/// calls waited for, and who woke them.
+/// CPU was taken away), for what, and the waker; then the number and time of the others. Returns the reasons
+/// and the wakers.
 fn put_waits<'t>(
     columns: &mut ByteColumns,
     trees: impl Iterator<Item = &'t PrunedTree> + Clone,

@@ -1,5 +1,5 @@
-//! How calls came about and went on, one number each: who was around them, which way they went, what they
-//! waited for.
+//! How calls came about and went on, one number each: the functions around them, which way they went, what
+//! they waited for.
 
 use std::collections::BTreeSet;
 use std::io;

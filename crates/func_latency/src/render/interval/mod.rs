@@ -15,7 +15,7 @@ pub struct Interval<'a> {
     pub(crate) time_ns: u64,
     /// How long it was.
     pub(crate) interval_ns: u64,
-    /// Of the calls whose end was decoded in it, by function.
+    /// Figures of the calls with ends decoded in it, by function.
     pub(crate) figures: &'a [FunctionReport],
     /// Name and object of each function.
     pub(crate) names: &'a [(String, String)],
@@ -25,7 +25,7 @@ pub struct Interval<'a> {
     pub(crate) not_decoded_bytes: u64,
     /// Time that was lost, of all threads.
     pub(crate) lost_ns: u64,
-    /// How much older what is decoded is than what is recorded.
+    /// How much older the decoded trace is than the recorded one.
     pub(crate) behind_ns: u64,
 }
 

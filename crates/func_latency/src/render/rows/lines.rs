@@ -202,7 +202,7 @@ impl Serialize for RowList {
     }
 }
 
-/// So many bytes of rows are in memory; what is more waits on disk.
+/// Bytes of rows that are in memory, at most; more rows wait on disk.
 const BOUND: usize = 64 << 20;
 
 /// Writes rows to a file.

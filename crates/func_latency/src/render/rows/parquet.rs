@@ -31,8 +31,8 @@ use super::columns::{CellSink, CellValue, Kind};
 use super::texts::TextId;
 use crate::output::{OutputFile, cannot_write};
 
-/// Rows of a row group: what DuckDB gives to one thread at a time; all columns of as many calls take some
-/// 50 MB.
+/// Rows of a row group: what DuckDB gives to one thread at a time; all columns of this number of calls take
+/// some 50 MB.
 const ROWS_IN_GROUP: usize = 122_880;
 
 /// The columns of a table, in their order.
@@ -101,7 +101,7 @@ impl TableWriter {
         Ok(Self { kinds, columns, rows: 0, groups, texts_sent: 0, written, file, path })
     }
 
-    /// Adds a row, whose cells `fill` gives.
+    /// Adds a row with the cells that `fill` gives.
     pub(super) fn add(&mut self, fill: impl FnOnce(&mut Cells<'_>)) {
         let mut cells = Cells(self.columns.iter_mut());
         fill(&mut cells);
@@ -187,7 +187,7 @@ fn write_groups(
     writer.finish().map(drop)
 }
 
-/// Cells whose texts are there at a time: a multiple of the 1,024 at which the writer ends pages.
+/// Cells with texts in memory at a time: a multiple of the 1,024 at which the writer ends pages.
 const TEXTS_AT_ONCE: usize = 8 << 10;
 
 /// Writes the texts of a column.

@@ -47,7 +47,7 @@ struct PartTables {
     gaps: PartTable<GapTable>,
 }
 
-/// A table of what is not a call.
+/// A table of children, times off the CPU or gaps.
 struct PartTable<T: RowTable> {
     /// The columns that tell which call a row is a part of; none, if it is of no call.
     of_call: CallColumns,

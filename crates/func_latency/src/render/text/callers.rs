@@ -1,4 +1,4 @@
-//! The report broken down by who called.
+//! The report broken down by callers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -98,7 +98,7 @@ impl Figures<'_> {
         self.tails.map_or(Ok(()), |all| tails_note(out, all, tails.is_some()))
     }
 
-    /// The figures that so many calls have.
+    /// The figures that there are enough calls for.
     fn figures(&self) -> impl Iterator<Item = &'static Figure> + '_ {
         FIGURES.iter().filter(|figure| figure.least_calls <= self.latency.count)
     }

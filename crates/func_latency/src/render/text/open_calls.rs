@@ -41,7 +41,7 @@ pub(crate) fn write(
     callers(out, view, open, name, width)
 }
 
-/// The callers of those whose entry was seen, if any was.
+/// The callers of calls that were seen to be entered, if any was.
 fn callers(
     out: &mut dyn Write,
     view: &View<'_>,

@@ -139,7 +139,7 @@ impl Code {
         Ok(code)
     }
 
-    /// Adds the kernel of which `path` is the `vmlinux`, whose text runs at `start`.
+    /// Adds a kernel: `path` is its `vmlinux`, and its text runs at `start`.
     pub(super) fn add_kernel(&mut self, path: &Path, start: Avma) -> Result<(), Error> {
         const TEXT_MAX: u64 = 1 << 30;
         let no_kernel = || Error::Recording { path: path.into() };
@@ -348,8 +348,8 @@ struct MappingRecord {
     since: Ns,
 }
 
-/// Every MMAP2 record, and the threads of FORK records and of those of exec, but for those whose events were
-/// opened later; `None` if this is no perf.data file.
+/// Every MMAP2 record, and the threads of FORK and exec records, but for threads with events that were opened
+/// later; `None` if this is no perf.data file.
 fn records(data: &[u8]) -> Option<(Vec<MappingRecord>, HashSet<Tid>)> {
     const COMM: u32 = 3;
     const FORK: u32 = 7;
@@ -389,7 +389,7 @@ fn records(data: &[u8]) -> Option<(Vec<MappingRecord>, HashSet<Tid>)> {
             let (tid, time) = (Tid(u64_at(record, 16)? as i32), u64_at(record, 24)?);
             born.extend((time > 0).then_some(tid));
         }
-        // Who records one buffer for each thread opens newborn ones when a FORK has been read.
+        // A recorder with one buffer for each thread opens those of newborns when it has read a FORK.
         if record_type == ID_INDEX && !born.is_empty() {
             let entries = record.get(16..)?.chunks_exact(32);
             late.extend(entries.filter_map(|entry| Some(Tid(u64_at(entry, 24)? as i32))));

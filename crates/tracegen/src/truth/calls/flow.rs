@@ -257,7 +257,7 @@ impl Stack<'_> {
                 false if is_stub => (top_entered, top_site),
                 false => (Entered::Tail, event.from),
             };
-            // Where it returns to is known by how the jumper, or who tail-called that, was entered.
+            // Its return address is known by how the jumper, or that one's tail caller, was entered.
             let base = self.group_base(self.frames.len().saturating_sub(1));
             let is_seen =
                 !self.lost && self.frames.get(base).is_some_and(|f| f.seen_after == Some(self.losses));
@@ -429,7 +429,7 @@ impl Stack<'_> {
         }
     }
 
-    /// A mark, whose time runs from the interruption, and the handler on it.
+    /// Pushes a mark that begins at the interruption, and the handler on it.
     fn push_handler(
         &mut self,
         start: Instant,

@@ -14,7 +14,7 @@ pub(super) fn call_len(code: &[u8]) -> Option<u64> {
     }
 }
 
-/// Length of `ff /2` whose opcode is at `opcode`.
+/// Length of an `ff /2` with its opcode at `opcode`.
 fn indirect_call_len(code: &[u8], opcode: usize) -> Option<u64> {
     let modrm = *code.get(opcode + 1)?;
     if modrm >> 3 & 7 != 2 {

@@ -272,7 +272,7 @@ struct Next {
     ways: Vec<Way>,
     /// Ways in which a return was one more landing: only if it fits no call or frame.
     landed: Vec<Way>,
-    /// There is a way whose call or frame returns there.
+    /// There is a way with a call or frame that returns there.
     returns: bool,
     /// There is a way in which a jump is one more landing.
     lands: bool,

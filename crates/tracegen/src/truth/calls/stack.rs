@@ -49,7 +49,7 @@ pub(super) struct Frame {
     pub(super) tail: bool,
     /// It is outside the IP filter.
     pub(super) hidden: bool,
-    /// The functions into whose middle it has jumped.
+    /// The functions that it has jumped into the middle of.
     pub(super) runs: HashSet<FunctionIndex>,
     /// It stands for the kernel below a signal handler.
     pub(super) signal_mark: bool,
@@ -153,7 +153,7 @@ pub(super) struct Stack<'a> {
     /// Control has left the IP filter, or a loss hides the end of an rt_sigreturn: a handler may return out
     /// of sight.
     pub(super) is_away: bool,
-    /// The last event in sight was an interruption there, when so many losses had been.
+    /// The last event in sight was an interruption: its address, and the number of losses before it.
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
     pub(super) base_known: bool,

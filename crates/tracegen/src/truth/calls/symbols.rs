@@ -38,7 +38,7 @@ pub(super) struct Object {
     plt: Vec<Range<u64>>,
     /// Address of `f.cold` to address of `f`.
     hot: HashMap<u64, u64>,
-    /// Of a stripped object: its functions, also those without a symbol, by start. Not of the loader, whose
+    /// Of a stripped object: its functions, also those without a symbol, by start. Not of the loader: its
     /// lazy binder is known by lying between symbols.
     ranges: Vec<UnwindRange>,
 }
@@ -153,7 +153,7 @@ impl Object {
         self.addresses.get(name).copied()
     }
 
-    /// The functions whose mangled name contains the identifier `name`.
+    /// The functions with the identifier `name` in their mangled name.
     pub(super) fn mangled<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a FunctionSymbol> {
         let part = format!("{}{name}", name.len());
         self.symbols

@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips a length and as many bytes.
+    /// Skips a length, and that number of bytes.
     fn block(&mut self) -> Option<()> {
         let len = self.uleb()?;
         self.skip(len)
@@ -202,7 +202,7 @@ mod tests {
         [&len.to_le_bytes()[..], &id.to_le_bytes(), content].concat()
     }
 
-    /// An FDE at offset `at` of a table whose CIE is its first entry.
+    /// An FDE at offset `at` of a table with the CIE as its first entry.
     fn fde(at: usize, start: u64, size: u32, instructions: &[u8]) -> Vec<u8> {
         let here = ADDRESS + at as u64 + 8;
         let start = (start.wrapping_sub(here) as u32).to_le_bytes();

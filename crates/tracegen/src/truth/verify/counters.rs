@@ -10,11 +10,11 @@ use super::expected::Item;
 /// How the counters of one thread agree.
 #[derive(Clone, Debug, Default)]
 pub struct CounterVerdict {
-    /// Events whose counters were compared.
+    /// Events with counters that were compared.
     pub compared: u64,
     /// Events with other counts of instructions or branches than the truth since the last loss.
     pub wrong: u64,
-    /// Events whose cycles are farther off than their error bound says.
+    /// Events with cycles farther off than their error bound says.
     pub out_of_bounds: u64,
     /// The first wrong event.
     pub first: Option<String>,

@@ -64,13 +64,13 @@ pub struct ThreadVerdict {
     pub left_over: u64,
     /// The first difference, both sides in context.
     pub mismatch: Option<String>,
-    /// Matched events whose true time is outside of their bounds.
+    /// Matched events with a true time outside of their bounds.
     pub time_violations: u64,
     /// The first of them, and the one that is furthest out.
     pub first_violation: Option<String>,
     /// How far out the furthest is, ns.
     pub worst_violation_ns: u64,
-    /// Events whose time is before the last one's, or whose point is outside of its bounds.
+    /// Events with a time before the last one's, or a point outside of its bounds.
     pub disordered: u64,
     /// How the counters agree, if they were asked for.
     pub counters: CounterVerdict,

@@ -64,12 +64,12 @@ impl Item {
 /// What the decoder has of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelText {
-    /// Its code: what is traced is followed.
+    /// Its code: traced kernel code is followed.
     #[default]
     There,
-    /// Nothing: what is traced is skipped.
+    /// Nothing: traced kernel code is skipped.
     Missing,
-    /// Code that is not quite what ran: what was found of it does not count, user code does.
+    /// Code that is not quite what ran: events found in it do not count, those in user code do.
     Inexact,
 }
 

@@ -41,7 +41,7 @@ pub struct Agreement {
     pub left_over: u64,
     /// The first difference of each thread that has one.
     pub mismatches: Vec<String>,
-    /// Lines whose time is before the last one of their thread.
+    /// Lines with a time before the last one of their thread.
     pub backward: u64,
     /// Distance between perf's time and the truth.
     pub time_error: Histogram,
@@ -209,10 +209,10 @@ pub fn compare(truth: &File, mut script: impl BufRead, which: Branches) -> io::R
     Ok(result)
 }
 
-/// Whose line it is. perf tells threads apart by time: where its estimate for the last branches of a thread
-/// is later than the switch-in record, it prints them with the number of the thread that follows, mostly 0.
-/// So a line of a thread that is not in the truth, and an end of tracing that its thread does not have, is of
-/// the thread whose next event it is.
+/// The thread of a line. perf tells threads apart by time: where its estimate for the last branches of a
+/// thread is later than the switch-in record, it prints them with the number of the thread that follows,
+/// mostly 0. So a line of a thread that is not in the truth, and an end of tracing that its thread does not
+/// have, is of the thread that has it as its next event.
 fn owner(truth: &File, threads: &mut BTreeMap<Tid, ScriptThread<'_>>, line: &ScriptLine<'_>) -> Tid {
     let is_next = |thread: &mut ScriptThread<'_>| {
         thread.expected.peek().filter(|e| line.is(e)).map(|e| truth.ns(e.tsc).0)
