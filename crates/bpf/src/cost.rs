@@ -69,7 +69,7 @@ impl Costs {
     }
 }
 
-/// Functions of which the ends are probed.
+/// Functions that are probed at their ends.
 const AT_INSTRUCTIONS: [Idle; 5] = [idle::PUSH, idle::NOP, idle::MOV, idle::PUSH_JUMP, idle::MOV_JUMP];
 
 /// Costs by how ends are seen.

@@ -264,7 +264,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Decodes all of it for an analysis, of which the decoder's workers do a part: what they digest.
+    /// Decodes the recording for an analysis. The decoder's workers do a part of that: what they digest.
     ///
     /// # Errors
     /// The decoder is not there, or a file was cut meanwhile.

@@ -55,7 +55,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Whether runs of which `--fail-above` says `verdict` pass: a gate that was interrupted has not been passed.
+/// Whether runs pass when `--fail-above` says `verdict`: a gate that was interrupted has not been passed.
 const fn passes(verdict: Exit, made: Made) -> bool {
     matches!((verdict, made), (Exit::Done, Made::All))
 }

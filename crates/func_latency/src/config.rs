@@ -42,7 +42,7 @@ pub struct CallsConfig {
     pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
-    /// Who decodes.
+    /// The decoder to use.
     pub decoder: DecoderChoice,
     /// Only calls below this one.
     pub ancestor: Option<Ancestor>,
@@ -102,7 +102,7 @@ pub struct ReportConfig {
 /// How the timeline is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// So many calls as one.
+    /// Calls that are drawn as one.
     pub bin_calls: u32,
     /// Colours may be used on a terminal.
     pub colour: bool,
@@ -369,7 +369,7 @@ pub struct DumpConfig {
     pub kernel: KernelOptions,
     /// Decoding threads.
     pub workers: usize,
-    /// Who decodes.
+    /// The decoder to use.
     pub decoder: DecoderChoice,
 }
 

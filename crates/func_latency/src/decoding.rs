@@ -1,4 +1,4 @@
-//! Who decodes: our decoder, or libipt in its place.
+//! Which decoder is used: ours, or libipt in its place.
 
 use anyhow::Result;
 use decoder::{OwnDecoder, SegmentDecoder};

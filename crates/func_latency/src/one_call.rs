@@ -71,13 +71,13 @@ pub struct OpenedCall {
 pub struct CallPlace<'a> {
     /// The recording.
     pub recording: &'a Recording<'a>,
-    /// Who ran when.
+    /// Which thread ran when.
     pub schedule: &'a Schedule,
     /// What ran.
     pub image: &'a Image,
     /// Decoding threads.
     pub workers: usize,
-    /// Who decodes.
+    /// The decoder to use.
     pub decoder: DecoderChoice,
 }
 

@@ -25,7 +25,7 @@ impl Progress {
         Self { what, total_bytes, next: Cell::new(next), written: Cell::new(false) }
     }
 
-    /// So many bytes are done.
+    /// Shows that `bytes` bytes are done, now and then.
     pub(crate) fn at(&self, bytes: u64) {
         let now = Instant::now();
         if self.next.get().is_none_or(|next| now < next) {

@@ -48,7 +48,7 @@ pub(crate) fn warn_of_damage(recording: &Recording<'_>) {
     damage(recording).iter().for_each(messages::warn);
 }
 
-/// Reads a recording whose trace can be followed.  It may have no times: [`Recording::no_times`].
+/// Reads a recording with a trace that can be followed.  It may have no times: [`Recording::no_times`].
 ///
 /// # Errors
 /// There is no Intel PT in it, or it does not say which way branches went.

@@ -6,7 +6,7 @@ use model::{Damage, GapCause};
 use crate::render::Names;
 use crate::render::units::{counted, duration, size};
 
-/// Gaps of which no share of time tells.
+/// Gaps that no share of time tells of.
 pub(crate) fn untimed(loss: &Loss) -> Option<String> {
     let Untimed { count, bytes } = loss.untimed;
     (count > 0).then(|| {

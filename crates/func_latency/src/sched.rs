@@ -1,4 +1,4 @@
-//! Who takes the scheduler's events for a recording: eBPF programs, if this command was built with them.
+//! Takes the scheduler's events for a recording: eBPF programs, if this command was built with them.
 
 use recorder::SchedSource;
 

@@ -135,7 +135,7 @@ fn find(image: &Image, config: &CallsConfig, text: &str, remarks: Remarks) -> Re
         return Ok(found);
     }
     warn_of_resolvers(text, &found);
-    // Who has chosen one of several has seen what it is.
+    // A candidate that was chosen from a list is known by then.
     if config.candidate.is_none() {
         say_what_was_guessed(text, &found);
         tell_of_pieces(image, &found);
@@ -169,7 +169,7 @@ fn say_what_was_guessed(text: &str, found: &[FunctionMatch]) {
 
 /// Calls of `f.part.0` are none of `f`.
 fn tell_of_pieces(image: &Image, found: &[FunctionMatch]) {
-    // Who writes a pattern gets the pieces, too.
+    // A pattern also finds the pieces.
     for function in found.iter().filter(|f| f.matched_by != MatchedBy::Glob) {
         let pieces: Vec<String> = image.pieces(function).into_iter().map(|piece| piece.name).collect();
         if !pieces.is_empty() {

@@ -2,7 +2,7 @@
 //! there are probes.
 //!
 //! A round is one run of each case; `cargo xtask ci --full` takes 20 of them, on a machine that is idle and
-//! on one whose CPUs are busy.
+//! on one with busy CPUs.
 
 #![cfg(feature = "bpf")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]

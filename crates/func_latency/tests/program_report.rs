@@ -144,7 +144,7 @@ fn a_pattern_reports_only_what_was_called() {
     let (stdout, stderr) = check(&directory, &["report", "-f", "*"], 0);
     assert!(stdout.contains("Latency of [f]") && !stdout.contains("never"), "{stdout}");
     assert!(stderr.contains("1 of the 3 functions were not called"), "{stderr}");
-    // Who names it is told.
+    // A function that is named is told of.
     let (stdout, _) = check(&directory, &["report", "-f", "f", "-f", "never"], 0);
     assert!(stdout.contains("Latency of [never]"), "{stdout}");
     let (stdout, _) = check(&directory, &["report", "-f", "nev*"], 1);
@@ -727,7 +727,7 @@ fn help_names_the_schema_that_is_written() {
     }
 }
 
-/// It said neither of which recording.
+/// It did not say which recording it was of.
 #[test]
 fn what_a_difference_lacks_is_said_of_its_recording() {
     let directory = recorded("diff-lacks");

@@ -60,7 +60,7 @@ pub(crate) struct Attrs {
     pub(crate) sideband: Attr,
 }
 
-/// Who inherits the events of a thread.
+/// What inherits the events of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heirs {
     Nobody,
@@ -125,7 +125,7 @@ pub(crate) fn dummy(flags: u64) -> Attr {
 pub(crate) struct BufferEvents {
     /// perf's number of the buffer.
     pub(crate) index: u32,
-    /// Whose trace it holds.
+    /// The thread or CPU with its trace in it.
     pub(crate) owner: AuxOwner,
     /// Those of the trace; the first one has the buffer.
     pub(crate) trace: Vec<EventFd>,

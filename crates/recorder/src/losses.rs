@@ -13,7 +13,7 @@ const HEADER_BYTES: usize = 8;
 /// Losses of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
-    /// Whose buffer.
+    /// The thread or CPU that the buffer is of.
     pub owner: AuxOwner,
     /// Bytes of trace that were read.
     pub trace_bytes: u64,

@@ -1,6 +1,6 @@
 //! The scheduler's events: why threads were off their CPUs.
 //!
-//! Who takes them is given to us ([`SchedSource`]): eBPF programs, in a crate that nothing here depends on.
+//! What takes them is given to us ([`SchedSource`]): eBPF programs, in a crate that nothing here depends on.
 //! Their times are those of `CLOCK_MONOTONIC`, the recording's are perf's. Both clocks are read with each
 //! batch, and events are placed between two such pairs:
 //!

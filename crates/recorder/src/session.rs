@@ -254,8 +254,8 @@ fn filter_text(request: &Request) -> Result<Option<CString>, RecordError> {
     })
 }
 
-/// Refuses a process whose memory map may not be read: the kernel may let us trace what it does not let us
-/// look at.
+/// Refuses a process with a memory map that may not be read: the kernel may let us trace what it does not let
+/// us look at.
 fn check_readable(target: &Target, proc: &Proc) -> Result<(), RecordError> {
     for pid in target.processes(proc) {
         match proc.may_read_maps(pid) {

@@ -14,7 +14,7 @@ impl Workers {
         Self(thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// So many, but no more than `most`, and one at least.
+    /// The number of workers, but no more than `most`, and one at least.
     pub(crate) fn at_most(self, most: usize) -> usize {
         self.0.min(most).max(1)
     }

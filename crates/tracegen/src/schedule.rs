@@ -6,7 +6,7 @@ use crate::thread::ReplayedThread;
 /// What the switch itself takes.
 const SWITCH_US: f64 = 0.8;
 
-/// Who runs next.
+/// The thread that runs next, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Index of the thread.

@@ -31,7 +31,7 @@ enum Source {
     CpuWideSwitches,
 }
 
-/// Who goes on and off the CPUs, as the recording says it.
+/// The records of threads that go on and off the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switches {
     /// No records.

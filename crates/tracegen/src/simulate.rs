@@ -179,7 +179,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// `parent` made a thread, or a process, of which no more is known.
+    /// `parent` made a thread, or a process; no more is known of that.
     pub(crate) fn cloned(&mut self, parent: Tid, child: Tid, now: Time, place: RunsOn) {
         let is_thread = self.program.threads.iter().any(|thread| thread.tid == child);
         if is_thread {

@@ -26,7 +26,7 @@ pub(crate) enum Slowness {
     Ratio(u8),
 }
 
-/// A function of which some calls are slow.
+/// A function with some slow calls.
 #[derive(Clone, Debug)]
 struct SlowFunction {
     code: Range<Avma>,
@@ -34,7 +34,7 @@ struct SlowFunction {
     slowness: Slowness,
 }
 
-/// The functions of which some calls are slow.
+/// The functions with some slow calls.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowCalls {
     functions: Vec<SlowFunction>,

@@ -113,7 +113,7 @@ pub(super) struct OwnCalls {
     seen: Rc<RefCell<Vec<Vec<u64>>>>,
     /// Batches that were made.
     made: usize,
-    /// Batches of which every call was seen.
+    /// Batches with every call seen.
     seen_whole: usize,
 }
 
@@ -211,7 +211,7 @@ impl OwnCalls {
         self.made
     }
 
-    /// Batches of which every call was seen: the others have no samples.
+    /// Batches with every call seen: the others have no samples.
     pub(super) const fn seen_whole(&self) -> usize {
         self.seen_whole
     }

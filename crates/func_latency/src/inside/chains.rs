@@ -11,7 +11,8 @@ use std::collections::HashMap;
 
 use model::FunctionId;
 
-/// So many are told apart; a call below yet another one is known by the part of it that is there.
+/// Chains that are told apart, at most; a call below yet another one is known by the part of it that is
+/// there.
 const CHAINS_MAX: usize = 1 << 12;
 
 /// A function around calls.

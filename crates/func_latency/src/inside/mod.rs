@@ -32,7 +32,7 @@ pub use trees::{LongestWaits, PrunedNode, PrunedTree, What};
 pub struct Inside {
     /// The ways that calls went.
     pub modes: Modes,
-    /// Who called.
+    /// Chains of callers.
     pub chains: Chains,
     /// By row: the call's ways (`None`: not known), and the number of its chain (0: not known).
     by_row: Vec<(Option<Ways>, usize)>,

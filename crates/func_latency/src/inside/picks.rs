@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::{CallRow, Caller, FunctionReport, Place};
 
-/// Who called, and where.
+/// The caller, and the place of the call.
 pub type CallerKey = (Caller, Option<Place>);
 
 /// By caller: the row of its typical call.

@@ -42,7 +42,7 @@ pub struct PrunedNode {
 pub enum What {
     /// Calls, or the kernel's part.
     Calls(ChildKey, Status),
-    /// So many nodes that were left out.
+    /// A number of nodes that were left out.
     More(usize),
 }
 

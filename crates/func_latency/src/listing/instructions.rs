@@ -23,7 +23,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// It is code of the function, of which executions are known.
+    /// It is code of the function, with known executions.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.text.is_some()

@@ -53,7 +53,7 @@ pub struct Whole {
     pub own_error_ns: u64,
     /// Time in what they call.
     pub inside_ns: u64,
-    /// Their own time of which no code is known.
+    /// Their own time in code that is not known.
     pub elsewhere_ns: u64,
     /// Off the CPU; `None`: not known.
     pub off_cpu_ns: Option<u64>,

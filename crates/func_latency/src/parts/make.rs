@@ -70,7 +70,7 @@ fn check(query: &QueryArgs) -> Result<()> {
 }
 
 /// Which calls are asked for, in full: what does not change them is left out, and where the kernel's code is,
-/// of which only the kind matters.
+/// as only its kind matters.
 pub(super) fn asked(calls: &CallsArgs) -> String {
     let is_asked = |path: &Option<PathBuf>| path.as_ref().map(|_| PathBuf::new());
     let KernelArgs { kcore, vmlinux } = &calls.kernel;

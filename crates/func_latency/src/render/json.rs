@@ -166,7 +166,7 @@ struct Bounds {
 /// Between what the figures of all calls that were seen lie.
 #[derive(Serialize)]
 struct WithOpen {
-    /// Calls of which only "at least" is known.
+    /// Calls with only "at least" known.
     calls: u64,
     /// They took that.
     at_least: Ranks,

@@ -22,7 +22,7 @@ pub(super) struct Loss<'a> {
     undecided_calls: u64,
     stack_switches: u64,
     cpus: Vec<OnCpu>,
-    /// Gaps of which the thread is unknown: they are in `by_cause`, and in no thread.
+    /// Gaps with an unknown thread: they are in `by_cause`, and in no thread.
     unowned: Vec<LossCause>,
 }
 

@@ -62,7 +62,7 @@ pub struct View<'a> {
     pub input: &'a str,
     /// Bytes of trace.
     pub aux_bytes: u64,
-    /// Who decoded it.
+    /// The decoder that was used.
     pub decoder: &'a str,
     /// The recording's times in other clocks.
     pub clock_offsets: ClockOffsets,

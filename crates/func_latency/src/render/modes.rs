@@ -37,7 +37,7 @@ pub struct ModesView<'a> {
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
     pub input: &'a str,
-    /// Whose calls.
+    /// The function of the calls.
     pub function: FunctionId,
     /// Their ways.
     pub modes: &'a Modes,

@@ -29,8 +29,8 @@ pub trait Names {
         None
     }
 
-    /// Which of the functions of its name in its object each function is, from 0; those of which that is not
-    /// known are left out.
+    /// Which of the functions of its name in its object each function is, from 0; functions without a known
+    /// one are left out.
     fn nth_of(&self, _: &[FunctionId]) -> BTreeMap<FunctionId, u32> {
         BTreeMap::new()
     }
@@ -105,7 +105,7 @@ pub const fn reason_kind(reason: &Reason) -> &'static str {
     }
 }
 
-/// Who woke a thread.
+/// Name of what woke a thread.
 #[must_use]
 pub fn waker_name(waker: &Waker) -> String {
     match waker {

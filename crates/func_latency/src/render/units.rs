@@ -23,8 +23,8 @@ pub fn duration(ns: u64) -> String {
     mean_duration(ns as f64)
 }
 
-/// A duration of which so much is not known, with no digit that says nothing: `270 ns` for 265 +- 30, and `<
-/// 30 ns` for 12 +- 14.
+/// A duration with an error, with no digit that says nothing: `270 ns` for 265 +- 30, and `< 30 ns` for 12 +-
+/// 14.
 #[must_use]
 pub fn duration_within(ns: u64, error_ns: u64) -> String {
     match KnownNumber::of(ns, error_ns) {
@@ -35,8 +35,8 @@ pub fn duration_within(ns: u64, error_ns: u64) -> String {
     }
 }
 
-/// Nanoseconds of which so much is not known, with no digit that says nothing: `2,460` for 2,456 +- 14, and
-/// `< 25` for 12 +- 12.
+/// Nanoseconds with an error, with no digit that says nothing: `2,460` for 2,456 +- 14, and `< 25` for 12 +-
+/// 12.
 #[must_use]
 pub fn ns_within(ns: u64, error_ns: u64) -> String {
     match KnownNumber::of(ns, error_ns) {
@@ -128,7 +128,7 @@ pub fn mean_duration(ns: f64) -> String {
 
 const TIMES: [(&str, f64); 4] = [("ns", 1e3), ("us", 1e3), ("ms", 1e3), ("s", f64::INFINITY)];
 
-/// A mean duration of which so much is not known: see [`duration_within`].
+/// A mean duration with an error: see [`duration_within`].
 #[must_use]
 pub fn mean_duration_within(ns: f64, error_ns: f64) -> String {
     if error_ns < 1.0 {

@@ -8,7 +8,7 @@ use model::FunctionId;
 /// Of a wrapper's time, its callee has this much, in percent.
 const MOST_PERCENT: u128 = 99;
 
-/// Which functions are wrappers, and of which.
+/// Which functions are wrappers, and the functions that they wrap.
 pub(super) struct Wrappers {
     /// The wrapper of a function that is called by it alone.
     around: HashMap<FunctionId, FunctionId>,
@@ -16,7 +16,7 @@ pub(super) struct Wrappers {
 }
 
 impl Wrappers {
-    /// Among functions with reports, of which `calls` says how often each was called, whole or not.
+    /// Finds them among functions with reports; `calls` says how often each was called, whole or not.
     pub(super) fn among(functions: &[FunctionReport], calls: impl Fn(&FunctionReport) -> u64) -> Self {
         let counts: HashMap<FunctionId, u64> = functions.iter().map(|f| (f.id, calls(f))).collect();
         let mut wrappers = Self { around: HashMap::new(), wrapped: HashMap::new() };

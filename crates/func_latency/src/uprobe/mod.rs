@@ -61,7 +61,7 @@ use window::{Went, Window};
 const RING_BYTES: u64 = 16 << 20;
 
 /// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and a
-/// report was asked for, of which they say what they cannot do.
+/// report was asked for: they say what they cannot do of it.
 pub(crate) fn takes(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,

@@ -235,7 +235,7 @@ fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts, missed_switch
     limits
 }
 
-/// What is to be done about functions of which nothing of use was seen.
+/// Says what to do about functions without a seen call of use.
 fn ways_on(
     report: &Report,
     chosen: &[Candidate],
@@ -260,7 +260,7 @@ fn ways_on(
     }
 }
 
-/// Functions without calls of which each is told why; more are listed.
+/// Functions without calls that are each told why; more are listed.
 const EXPLAINED: usize = 3;
 
 fn verdict(config: &ReportConfig, report: &Report, names: &ImageNames<'_>) -> Exit {

@@ -109,7 +109,7 @@ impl Captures {
         }
     }
 
-    /// Counts hits of which there were too many to be looked at.
+    /// Counts hits that were not looked at, because there were too many.
     pub(super) fn leave_out(&mut self, hits: u64) {
         self.counts.hits += hits;
         self.counts.beyond_rate += hits;
@@ -132,8 +132,8 @@ impl Captures {
         Ns(first.0.saturating_sub(self.limits.before_ns))
     }
 
-    /// Makes the captures of which all is there; `until` is when the trace ends, or `None` if no more comes.
-    /// `made` gets each of them. One that cannot be made is a warning.
+    /// Makes the captures that have all of their trace; `until` is when the trace ends, or `None` if no more
+    /// comes. `made` gets each of them. One that cannot be made is a warning.
     pub(super) fn make(
         &mut self,
         growing: &Growing,

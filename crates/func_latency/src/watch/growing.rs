@@ -60,7 +60,7 @@ pub(crate) struct Growing {
     patience: Option<Duration>,
     /// The records that say which code is where.
     code_records: Vec<SidebandRecord>,
-    /// Records of a time of which not all are there.
+    /// Records of a time with more to come.
     early: Vec<SidebandRecord>,
     schedule: Schedule,
     code: Option<Code>,
@@ -71,7 +71,7 @@ pub(crate) struct Growing {
     /// `None`: nothing is captured.
     triggers: Option<Triggers>,
     has_told_of_code: bool,
-    /// Functions of `--on` of which it was said that they are not found.
+    /// Functions of `--on` that were said not to be found.
     told_of_on: BTreeSet<String>,
     /// The buffers in the order in which they were met, with perf's numbers.
     buffers: Vec<(AuxOwner, u32)>,
@@ -158,7 +158,7 @@ impl Growing {
         &self.total
     }
 
-    /// Takes a part of which the trace is left out.
+    /// Takes a part without its trace.
     ///
     /// # Errors
     /// The functions are not found in a whole recording.

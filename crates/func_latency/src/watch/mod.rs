@@ -358,7 +358,7 @@ impl Watch {
         }
     }
 
-    /// Makes the captures of which all is there. Returns, once, whether the watch has come to its end.
+    /// Makes the captures that have all of their trace. Returns, once, whether the watch has come to its end.
     fn capture(&mut self, trace: &CaptureTrace<'_>, until: Option<Ns>) -> bool {
         if let Some((captures, _)) = &mut self.captures {
             captures.make(&self.growing, trace, until, &mut |capture| self.display.captured(capture));

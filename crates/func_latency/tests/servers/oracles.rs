@@ -1,5 +1,5 @@
-//! Who counts and times the same: `perf stat` on probes of its own, the switches that perf
-//! records, and the kernel's sums of each thread.
+//! What counts and times the same: `perf stat` on probes of its own, the switches that perf records, and the
+//! kernel's sums of each thread.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -55,7 +55,7 @@ impl Postgres {
         initdb.args(["-D", "data", "-A", "trust", "-U", "test", "-N", "--no-locale"]);
         assert!(initdb.status().unwrap().success(), "{initdb:?}");
         let mut postgres = server::command(Self::PROGRAM, &directory);
-        // Who waits for a lock would look for deadlocks after a second, and not rest.
+        // A client that waits for a lock would look for deadlocks after a second, and not rest.
         for setting in
             ["listen_addresses=", "deadlock_timeout=10min", "autovacuum=off", "shared_buffers=32MB"]
         {

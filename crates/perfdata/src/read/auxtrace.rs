@@ -136,7 +136,7 @@ pub(super) fn clock_sample(body: &[u8]) -> Option<[u64; 3]> {
     Some([c.u64()?, c.u64()?, c.u64()?])
 }
 
-/// The body of TIME_CONV: the clock, for recordings whose AUXTRACE_INFO lacks it.
+/// The body of TIME_CONV: the clock, for recordings with an AUXTRACE_INFO that lacks it.
 pub(super) fn time_conv(body: &[u8]) -> Option<TscClock> {
     let mut c = Cursor::new(body);
     let clock = clock(c.u64()?, c.u64()?, c.u64()?)?;

@@ -132,8 +132,8 @@ impl<'a> Buffers<'a> {
         by_cpu.or_else(by_thread).or_else(only)
     }
 
-    /// Buffers for AUX records whose trace is not in the file at all, as when perf was killed before it
-    /// read the buffer: the loss must be seen.
+    /// Buffers for AUX records without any trace in the file, as when perf was killed before it read the
+    /// buffer: the loss must be seen.
     fn add_lost_buffers(&mut self) {
         for said in std::mem::take(&mut self.said) {
             let silent = said.record.size == 0 && !said.record.lost_data();

@@ -1,5 +1,6 @@
-//! Who and when: the fields that the kernel appends to each of its records (`sample_id_all`), and the same
-//! fields at the front of a SAMPLE.  Which ones are there is the event's `sample_type`.
+//! Process, thread, time and CPU: the fields that the kernel appends to each of its records
+//! (`sample_id_all`), and the same fields at the front of a SAMPLE.  Which ones are there is the event's
+//! `sample_type`.
 
 use model::{Cpu, Ns, Pid, Tid};
 

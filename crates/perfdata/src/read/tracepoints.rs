@@ -52,7 +52,7 @@ struct Formats {
 pub(super) struct TracepointSample<'a> {
     /// The tracepoint's number.
     pub(super) id: u64,
-    /// Who and when.
+    /// The fields of its trailer.
     pub(super) said: SampleFields,
     /// Its fields.
     pub(super) raw: &'a [u8],

@@ -49,7 +49,8 @@ pub struct IntelPtInfo {
     pub pmu_type: u32,
     /// TSC to perf's clock.
     pub clock: TscClock,
-    /// Who went on and off the CPUs: 0 unknown, 2 SWITCH records of the traced threads, 3 SWITCH_CPU_WIDE.
+    /// How thread switches are recorded: 0 unknown, 2 SWITCH records of the traced threads, 3
+    /// SWITCH_CPU_WIDE.
     pub have_sched_switch: u64,
     /// The AUX buffers belong to CPUs.
     pub per_cpu_buffers: bool,
@@ -155,7 +156,7 @@ pub fn id_index(events: &[Event]) -> Vec<Vec<u8>> {
 pub struct AuxChunk {
     /// perf's number of the buffer.
     pub index: u32,
-    /// Whose trace the buffer holds.
+    /// The thread or CPU with its trace in the buffer.
     pub owner: AuxOwner,
     /// Where in the buffer's stream.
     pub offset: AuxOffset,

@@ -172,7 +172,7 @@ pub enum Record<'a> {
         /// It would have run on.
         preempted: bool,
     },
-    /// The current thread went on or off its CPU, of which all threads are recorded.
+    /// The current thread went on or off its CPU, where all threads are recorded.
     SwitchCpuWide {
         /// Off.
         out: bool,

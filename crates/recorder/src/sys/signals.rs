@@ -261,7 +261,7 @@ mod tests {
             let mut victim = Command::new(own);
             victim.args(["--exact", NAME]).env(VICTIM, "1");
             // Its other threads, which know nothing of this, must not take the signals.
-            // Who runs this in the background may ignore Ctrl-C.
+            // A shell that runs this in the background may ignore Ctrl-C.
             let alone = || {
                 // SAFETY: it touches nothing but how the signal is taken.
                 unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };

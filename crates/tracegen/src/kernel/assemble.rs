@@ -148,7 +148,7 @@ impl Assembler {
         draft.instructions += 1;
     }
 
-    /// So many instructions that only take time.
+    /// Adds `count` instructions that only take time.
     pub(super) fn plain(&mut self, count: usize) {
         const PLAIN: [&[u8]; 6] = [
             &[0x48, 0x89, 0xc3],                                     // mov %rax,%rbx

@@ -20,7 +20,7 @@ pub struct Explanation<'a> {
     pub names: &'a dyn Names,
     /// The recording's file, as it was named.
     pub input: &'a str,
-    /// Whose calls.
+    /// The function of the calls.
     pub function: FunctionId,
     /// What makes the slow calls slow ones, in words.
     pub asked: &'a str,
@@ -36,7 +36,7 @@ pub struct Explanation<'a> {
     pub no_off_cpu: Option<NoOffCpu>,
 }
 
-/// Clusters that are listed one by one in the text, and of which a call is opened.
+/// Clusters that are listed one by one in the text, with a call of each opened.
 pub const CLUSTERS: usize = 4;
 
 /// Some slow calls against the typical ones.

@@ -45,7 +45,7 @@ impl Callee {
 pub struct LedgerView {
     /// The difference.
     pub comparison: Comparison,
-    /// Whose its rows are.
+    /// The callees that its rows are of.
     pub callees: Vec<Callee>,
     /// Where most of it arises; `None`: there is no row.
     pub cause: Option<Cause>,
@@ -58,7 +58,7 @@ pub struct Cause {
     pub row: usize,
     /// The way there.
     pub descent: Descent,
-    /// Who is on it.
+    /// The callees on it.
     pub callees: Vec<Callee>,
     /// What most of it is: more work, slower work, a slower clock; `None`: none of these alone, or not known.
     pub nature: Option<Nature>,

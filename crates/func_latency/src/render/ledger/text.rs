@@ -133,7 +133,7 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
     table.write(out, width)
 }
 
-/// A row of the table of rows of which the last cells are empty.
+/// A row of the table of rows, with its last cells empty.
 fn filled(mut cells: Vec<String>) -> Vec<String> {
     cells.resize_with(8, String::new);
     cells

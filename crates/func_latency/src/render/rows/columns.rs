@@ -22,9 +22,9 @@ pub(super) enum Kind {
     Long,
     /// BOOLEAN.
     Flag,
-    /// UTF-8, of which few different ones occur.
+    /// UTF-8 with few different values.
     Text,
-    /// UTF-8, of which nearly all differ.
+    /// UTF-8 with values that nearly all differ.
     Id,
 }
 

@@ -73,7 +73,7 @@ enum Values {
     Id(Ids),
 }
 
-/// Texts of which each is in one cell, one after the other.
+/// Texts that are in one cell each, one after the other.
 #[derive(Default)]
 struct Ids {
     bytes: Vec<u8>,

@@ -172,7 +172,7 @@ impl<T: RowTable> PartTable<T> {
         Ok(Self { of_call, columns, writer })
     }
 
-    /// Adds a row; `call`: of which it is a part.
+    /// Adds a row; `call`: the call that it is a part of.
     fn add(&mut self, cells: &mut RowCells<'_>, call: Option<&CallRow>, row: &T::Row<'_>) -> io::Result<()> {
         let Self { of_call, columns, writer } = self;
         writer.add(|to| {

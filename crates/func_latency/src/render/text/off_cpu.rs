@@ -19,7 +19,7 @@ const BAR: usize = 20;
 const WITHOUT_EVENTS: &str = "what they waited for and who woke them: not in the recording, which needs eBPF (func_latency doctor), \
                               or perf's -e sched:sched_switch -e sched:sched_waking";
 
-/// Whose causes they are.
+/// The function that the causes are of.
 pub(super) struct About<'a> {
     /// The function's name.
     pub(super) name: &'a str,

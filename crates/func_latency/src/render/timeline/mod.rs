@@ -28,8 +28,7 @@ const PLOTS: usize = 8;
 /// How to draw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineStyle {
-    /// So many calls of a thread, one after the other, are drawn as their least, median and most; 1: each
-    /// call.
+    /// Consecutive calls of a thread that are drawn as their least, median and most; 1: each call.
     pub bin_calls: usize,
     /// The time to draw, if not all (`--ti`).
     pub window: Option<(Ns, Ns)>,

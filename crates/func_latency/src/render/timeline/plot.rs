@@ -26,7 +26,7 @@ pub(super) struct Frame {
     time: TimeAxis,
     /// Calls from this latency on are among the slowest.
     outlier_ns: u64,
-    /// So many calls are drawn as one: the least, the median and the most.
+    /// Calls that are drawn as one: the least, the median and the most of them.
     bin_calls: usize,
 }
 

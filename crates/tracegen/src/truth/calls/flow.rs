@@ -117,8 +117,8 @@ impl Stack<'_> {
         };
         let function = self.code.function(event.to);
         let at_entry = self.code.is_entry(function, event.to);
-        // Who was entered out of sight returns to where that is; but no call returns to a first address, only
-        // a handler.
+        // A frame entered out of sight returns to there; but no call returns to a first address, only a
+        // handler.
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let is_hidden = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
         let returns = match top.returns_to {

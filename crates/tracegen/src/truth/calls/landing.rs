@@ -54,7 +54,7 @@ impl Stack<'_> {
         const EVENTS_AHEAD: usize = 2_000_000;
         const WAYS_MAX: usize = 1 << 10;
         let start = |&landed: &usize| Way::at(landed, landed);
-        // So many further landings say nothing of the first.
+        // After this number of further landings nothing tells of the first.
         const LANDINGS_MAX: usize = 4;
         let mut landings = 0;
         let mut ways: Vec<Way> = candidates.iter().map(start).collect();
