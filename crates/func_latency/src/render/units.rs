@@ -23,8 +23,8 @@ pub fn duration(ns: u64) -> String {
     mean_duration(ns as f64)
 }
 
-/// A duration with an error, with no digit that says nothing: `270 ns` for 265 +- 30, and `< 30 ns` for 12 +-
-/// 14.
+/// A duration with an error, with no digit that says nothing: `270 ns` for 265 +- 30, and `< 30 ns`
+/// for 12 +- 14.
 #[must_use]
 pub fn duration_within(ns: u64, error_ns: u64) -> String {
     match KnownNumber::of(ns, error_ns) {
@@ -35,8 +35,8 @@ pub fn duration_within(ns: u64, error_ns: u64) -> String {
     }
 }
 
-/// Nanoseconds with an error, with no digit that says nothing: `2,460` for 2,456 +- 14, and `< 25` for 12 +-
-/// 12.
+/// Nanoseconds with an error, with no digit that says nothing: `2,460` for 2,456 +- 14, and `< 25`
+/// for 12 +- 12.
 #[must_use]
 pub fn ns_within(ns: u64, error_ns: u64) -> String {
     match KnownNumber::of(ns, error_ns) {

@@ -48,7 +48,7 @@ pub(super) fn settle(
     costs: &EndCosts,
     name: &dyn Fn(&Candidate) -> String,
 ) -> Result<()> {
-    // Functions with the same reason are named together.
+    // Functions with the same message are named together.
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     for index in of {
         let Some(candidate) = candidates.get_mut(index) else { continue };

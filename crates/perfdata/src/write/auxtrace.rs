@@ -49,8 +49,7 @@ pub struct IntelPtInfo {
     pub pmu_type: u32,
     /// TSC to perf's clock.
     pub clock: TscClock,
-    /// How thread switches are recorded: 0 unknown, 2 SWITCH records of the traced threads, 3
-    /// SWITCH_CPU_WIDE.
+    /// How switches are recorded: 0 unknown, 2 SWITCH records of the traced threads, 3 SWITCH_CPU_WIDE.
     pub have_sched_switch: u64,
     /// The AUX buffers belong to CPUs.
     pub per_cpu_buffers: bool,
