@@ -81,7 +81,7 @@ fn generate(program: &Path) -> Result {
     Ok(())
 }
 
-/// Makes the package of what was built; returns its path.
+/// Makes the package of the built program; returns its path.
 fn pack(directory: &Path) -> Result<PathBuf> {
     let mut pack = Command::new(setup::cargo_deb()?);
     pack.args(["--no-build", "--package", "func_latency", "--output"]).arg(directory);

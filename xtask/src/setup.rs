@@ -133,7 +133,7 @@ const FIREFOX_PROFILER: &str = "@firefox-devtools/profiler-cli@0.10.0";
 /// What opens folded stacks and pprof's profiles: a page, 1 MB.
 const SPEEDSCOPE: &str = "speedscope@1.25.0";
 
-/// Installs what is missing when root, else prints the command that does.
+/// Installs missing tools when root, else prints the command that does.
 pub(crate) fn run(extent: Extent) -> Result {
     let of_full_run = if extent == Extent::Full { FULL_NEEDS } else { &[] };
     provide(&NEEDS.iter().chain(of_full_run).collect::<Vec<_>>())

@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Start, end and kind of what is in the window.
+    /// Start, end and kind of end of the call's part in the window.
     fn seen(start: u64, end: u64, end_kind: ProbedEnd) -> Option<(u64, u64, ProbedEnd)> {
         within(&call(start, end, end_kind), WINDOW).map(|call| (call.start.0, call.end.0, call.end_kind))
     }

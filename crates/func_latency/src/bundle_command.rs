@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::render::units::{counted, size};
 use crate::{messages, recording};
 
-/// Copies the recording and its objects; says what is missing.
+/// Copies the recording and its objects; names missing ones.
 ///
 /// # Errors
 /// The recording cannot be read, or the directory not be written.

@@ -1,5 +1,4 @@
-//! What the commands that follow calls share: a recording with its code, what is asked of it, and the
-//! decoding.
+//! What the commands that follow calls share: a recording with its code, the request, and the decoding.
 
 use std::path::PathBuf;
 
@@ -25,7 +24,7 @@ use crate::stored_trace::StoredTrace;
 use crate::target::{self, Remarks, Wanted};
 use crate::{host, kernel_code, messages, recording, recording_id, regions, threads};
 
-/// A recording with its code, and what is asked of it.
+/// A recording with its code, and the request.
 pub(crate) struct Opened<'a> {
     pub(crate) config: &'a CallsConfig,
     pub(crate) recording: &'a Recording<'a>,

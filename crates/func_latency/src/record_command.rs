@@ -109,7 +109,7 @@ pub(crate) fn announce(config: &RecordConfig, Prepared { aim, session, .. }: &Pr
     }
 }
 
-/// Says what became of it, and what was lost.
+/// Says how the recording ended, and what was lost.
 pub(crate) fn tell(config: &RecordConfig, summary: &Summary) {
     let ns = |time: std::time::Duration| duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     match summary.ended {

@@ -17,7 +17,7 @@ pub(crate) fn open(path: &Path) -> Result<perfdata::File> {
     Ok(perfdata::File::open(path)?)
 }
 
-/// Reads what is in the file; damage is a warning.
+/// Reads the recording in the file; damage is a warning.
 ///
 /// # Errors
 /// There is no Intel PT in it.

@@ -1,4 +1,4 @@
-//! Names a recording, and its code, by what is in it: every copy has the same name, and no other has it.
+//! Names a recording, and its code, by their content: every copy has the same name, and no other has it.
 
 use image::Image;
 use model::{AuxBuffer, AuxOwner, Recording};

@@ -49,7 +49,7 @@ pub(crate) fn wanted(image: &Image, config: &CallsConfig, remarks: Remarks) -> R
     Ok(found)
 }
 
-/// The functions with the code of what is wanted, each once: of a region, those that it begins and ends in.
+/// The functions with the wanted code, each once: of a region, those that it begins and ends in.
 pub(crate) fn with_code(image: &Image, wanted: &[Wanted]) -> Vec<FunctionMatch> {
     let mut functions: Vec<FunctionMatch> = Vec::new();
     for Wanted { function } in wanted {

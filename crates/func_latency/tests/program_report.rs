@@ -430,7 +430,7 @@ fn devices_and_pipes_take_several_outputs() {
     let (rows, page) = whole.split_once("<!DOCTYPE html>").unwrap();
     assert!(rows.starts_with("id,") && rows.lines().count() == 3, "{rows}");
     assert!(page.ends_with(&format!("</html>\n{report}")));
-    // The same where that is a file, and nothing of what was in it goes.
+    // The same where stdout is a file, and its old content stays.
     std::fs::write(of("all.txt"), "before\n").unwrap();
     let stdout = std::fs::OpenOptions::new().append(true).open(of("all.txt")).unwrap();
     assert!(command(&directory, &all).stdout(stdout).status().unwrap().success());

@@ -92,7 +92,7 @@ impl Seen {
         assert!(line.is_some_and(is_so), "{}", self.said);
     }
 
-    /// Every call is complete, and there are as many as the program has counted.
+    /// Every call is complete, and their number is that which the program has counted.
     fn is_exact(&self, function: &str) {
         assert_eq!((self.calls(function, "complete"), self.rows.len() as u64), (self.called, self.called));
     }

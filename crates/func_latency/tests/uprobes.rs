@@ -305,7 +305,7 @@ fn uretprobes_see_a_tail_call_to_its_end() {
     }
     let callers: Vec<_> = (0..3).map(|function| seen.callers(function)).collect();
     assert_eq!(callers, ["main", "main", "landed"].map(|name| named(&[(name, 300)])));
-    // Of what was measured each probe's own time was taken off, and that is as certain as the error says.
+    // Each probe's own time was taken off the measured one, and that is as certain as the error says.
     let mean = |function: usize| {
         let latency = &seen.report["functions"][function]["latency_ns"];
         ["mean", "mean_error"].map(|figure| latency[figure].as_f64().unwrap())

@@ -20,7 +20,7 @@
 //! are records only.
 //!
 //! [`File::open`] maps the file; [`File::recording`] walks the records once and returns a
-//! [`model::Recording`] whose trace bytes are slices of the mapping.  Payloads are stepped over, never
+//! [`model::Recording`] with trace bytes that are slices of the mapping.  Payloads are stepped over, never
 //! touched, so the time to open a recording depends on its sideband and not on its trace.
 //!
 //! What is whole before a damaged place is always returned; see [`model::Damage`].

@@ -56,7 +56,7 @@ pub(crate) struct Armed {
 }
 
 impl Armed {
-    /// Passes the window while the buffers are read, and reads what is left in them.
+    /// Passes the window while the buffers are read, and then reads their rest.
     pub(crate) fn run(self, job: &Job<'_>, sched: &StartedSched<'_>) -> Result<Ran, RecordError> {
         let Self { request, online, opener, mut buffers, program, began, clock, snapshots, new_file, output } =
             self;
@@ -126,7 +126,7 @@ impl Ran {
         output.records(&time_conv(clock, Some(&clocks::sample(clock))));
         let tracing_data = source.as_mut().map(|source| sched_side::end(&mut **source, &mut events));
         let file = output.finish(&Features { tracing_data, ..job.features.clone() });
-        // Whatever ended the window, what was recorded is in the file.
+        // Whatever ended the window, the recorded trace is in the file.
         let Passed { ended, window, start_up, failed } = passed?;
         Ok(Summary {
             ended,
@@ -150,7 +150,7 @@ struct Drained<P> {
     events: sched_side::Written,
 }
 
-/// Reads the buffers, and the scheduler's events, while the window passes, and then what is left in them.
+/// Reads the buffers, and the scheduler's events, while the window passes, and then their rest.
 fn drained<P>(
     shared: &Shared<'_>,
     buffers: Vec<Vec<OpenBuffer>>,

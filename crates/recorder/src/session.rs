@@ -143,14 +143,14 @@ impl Session {
     /// the name `FILE.old`.
     ///
     /// # Errors
-    /// The file cannot be written: what was written before can be read. Or the trace's times mean nothing
+    /// The file cannot be written: the part written before can be read. Or the trace's times mean nothing
     /// here, or the program cannot be executed: then there is no file.
     pub fn record(self, job: &Job<'_>, sched: Option<&mut dyn SchedSource>) -> Result<Summary, RecordError> {
         let (armed, sched) = self.arm(job, sched)?;
         armed.run(job, &sched)?.finish(job, sched)
     }
 
-    /// Enables the sideband, looks at what is there, and writes the head of the file.
+    /// Enables the sideband, takes the snapshots, and writes the head of the file.
     fn arm<'s>(
         mut self,
         job: &Job<'_>,

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a made-up `/proc`: whether a file can be opened by what is mapped depends on its file system.
+    /// Of a made-up `/proc`: whether a file can be opened by its mapping depends on its file system.
     #[test]
     fn a_process_has_threads_and_mappings_with_code() {
         let root = tempfile::tempdir().unwrap();

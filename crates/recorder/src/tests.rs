@@ -41,8 +41,8 @@ fn opener(layout: Layout) -> Opener {
     Opener { attrs, can, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
 }
 
-/// A recording of this process while `early` runs, before there is a file, and `act`; what is in the file.
-/// `None`: perf is not permitted here.
+/// A recording of this process while `early` runs, before there is a file, and `act`; returns what is in the
+/// file. `None`: perf is not permitted here.
 fn recorded(
     layout: Layout,
     traced: CpuList,

@@ -28,7 +28,7 @@ fn is_unknown(tree: &Tree, name: &str) -> bool {
         let modules = [format!("{inside}.rs"), format!("{inside}/mod.rs")];
         match modules.into_iter().find(|module| tree.has(module)) {
             Some(module) => (directory, file) = (inside, module),
-            // An item: what is in it is not looked for.
+            // An item: its content is not looked for.
             None => return !tree.text(&file).is_some_and(|text| has_word(text, word)),
         }
     }

@@ -66,7 +66,7 @@ impl Kernel {
         self.image().is_file() && MODULES.iter().all(|module| self.module(module).is_file())
     }
 
-    /// Downloads the package, and unpacks what is needed of it: 10 MB of 400.
+    /// Downloads the package, and unpacks the needed part of it: 10 MB of 400.
     fn fetch(&self) -> Result {
         let named = |e: std::io::Error| format!("{}: {e}", self.root.display());
         fs::create_dir_all(&self.root).map_err(named)?;

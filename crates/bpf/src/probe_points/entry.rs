@@ -23,13 +23,13 @@ use super::{CodeError, FunctionCode, is_direct_jump, is_emulated};
 pub(super) struct EntryPoint {
     /// In the object's file.
     pub(super) offset: FileOffset,
-    /// From the function's first instruction; as many as a cookie holds.
+    /// Bytes from the function's first instruction; [`BYTES_IN_MAX`] at most.
     pub(super) bytes_in: u8,
     /// The kernel carries its instruction out.
     pub(super) is_emulated: bool,
 }
 
-/// What a cookie holds.
+/// The most bytes that a cookie holds.
 const BYTES_IN_MAX: u8 = 0x7f;
 
 impl EntryPoint {

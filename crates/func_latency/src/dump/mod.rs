@@ -1,5 +1,5 @@
-//! `dump`: what is in a recording, one line each, stable for diffing. Nothing is collected: lines are written
-//! as they are found.
+//! `dump`: each item of a recording on a line, stable for diffing. Nothing is collected: lines are written as
+//! they are found.
 
 mod branches;
 mod packets;

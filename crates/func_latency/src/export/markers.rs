@@ -51,7 +51,7 @@ impl Marker {
     }
 }
 
-/// What viewers are told of the markers: fields are strings, as what is not known is a word.
+/// What viewers are told of the markers: fields are strings, as an unknown one is a word.
 pub(super) fn schema() -> Value {
     let fields = [
         ("instructions", "Instructions"),

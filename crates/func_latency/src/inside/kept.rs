@@ -261,7 +261,7 @@ mod tests {
             kept.add(&call, &tree(&call, 1_500));
             sizes.push(kept.trees.values().map(KeptTree::nodes).max().unwrap());
         }
-        // One node more stands for what was left out.
+        // One node more stands for those left out.
         assert_eq!([0, 299, 1_999].map(|at| sizes[at]), [1_501, 1_501, 401]);
         let nodes: usize = kept.trees.values().map(KeptTree::nodes).sum();
         assert_eq!((kept.trees.len(), nodes), (CALLS_MAX, CALLS_MAX * 401));

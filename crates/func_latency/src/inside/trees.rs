@@ -72,7 +72,7 @@ pub struct LongestWaits {
 pub struct PrunedTree {
     /// When the call began.
     pub begin: Ns,
-    /// In the order of entry; what was left out of a node is its last.
+    /// In the order of entry; the last child of a node stands for those left out.
     pub nodes: Vec<PrunedNode>,
     /// Times off the CPU.
     pub waits: LongestWaits,
@@ -109,7 +109,7 @@ impl PrunedTree {
 /// The nodes without those that are not long.
 fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
     let mut pruned = Pruned::default();
-    // The depth of a node that was left out, while what is below it comes.
+    // The depth of a node that was left out, while the nodes below it come.
     let mut left_out = None;
     for (node, is_long) in nodes.iter().zip(is_long) {
         if left_out.is_some_and(|depth| node.depth > depth) {
@@ -134,7 +134,7 @@ fn pruned(nodes: &[PrunedNode], is_long: &[bool]) -> Vec<PrunedNode> {
 #[derive(Default)]
 struct Pruned {
     nodes: Vec<PrunedNode>,
-    /// By depth of the nodes that are open: what was left out of each.
+    /// By depth of the nodes that are open: the nodes left out of each.
     open: Vec<NodesLeftOut>,
 }
 
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(text(&pruned), [&whole[..3], &more].concat());
     }
 
-    /// A gap may be in it: what was counted is less than what ran.
+    /// A gap may be in it: fewer instructions were counted than ran.
     #[test]
     fn what_ran_in_a_cut_call_is_not_known() {
         let all = tree(&[(1, 0, 90, 4), (2, 10, 20, 1), (2, 40, 20, 1), (3, 70, 15, 1)]);

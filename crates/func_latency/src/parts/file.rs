@@ -212,7 +212,7 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
             && (one.segment.buffer != next.segment.buffer || one.segment.end <= next.segment.at)
     });
     let is_whole = |entry: &Entry| entry.segment.is_there && entry.segment.at < entry.segment.end;
-    // An output is of one segment only: what is read is bounded by the size of the file.
+    // An output is of one segment only: the bytes read are bounded by the size of the file.
     let mut next = MAGIC.len() as u64;
     let follows = |entry: &Entry| {
         let is_next = entry.place == next;

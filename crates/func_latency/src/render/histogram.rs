@@ -9,7 +9,7 @@ use super::table::bar;
 /// Columns of a line at most, wherever it goes.
 const WIDTH: usize = 80;
 
-/// Columns of a bar between its ends, at most; what is left for it may be less.
+/// Columns of a bar between its ends, at most; a narrow line leaves fewer.
 const BAR: usize = 20;
 
 /// Columns of a bar with its title: where there are fewer there is none.

@@ -54,7 +54,7 @@ struct LossThread {
     window_ns: Option<u64>,
     observed_ns: Option<u64>,
     lost_ns: Option<u64>,
-    /// Part of what was observed; null without an IP filter.
+    /// Part of the observed time; null without an IP filter.
     outside_filter_ns: Option<u64>,
     by_cause: Vec<LossCause>,
 }

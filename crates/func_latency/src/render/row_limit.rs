@@ -1,4 +1,4 @@
-//! How many rows of a table are printed, and the line that says what was left out.
+//! How many rows of a table are printed, and the line that says how many were left out.
 
 use std::io::{self, Write};
 
@@ -26,7 +26,8 @@ impl RowLimit {
     /// Every row.
     pub const ALL: Self = Self { top: None, min_share_percent: 0.0 };
 
-    /// The rows that are printed, of `rows` that weigh `weight` and together `whole`, and what is left out.
+    /// The rows that are printed, of `rows` that weigh `weight` and together `whole`, and a summary of the
+    /// others.
     pub(super) fn split<'r, R>(
         &self,
         rows: &'r [R],

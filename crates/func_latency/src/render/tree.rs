@@ -27,7 +27,7 @@ pub struct TreeLimits {
     pub lines: Option<usize>,
 }
 
-/// A call, and what is shown of it.
+/// A call, and how its tree is shown.
 #[derive(Clone, Copy)]
 pub struct TreeView<'a> {
     /// Its id.

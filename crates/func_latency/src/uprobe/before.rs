@@ -1,5 +1,5 @@
-//! Before the window: probes are placed that count, it is decided what is timed, and the other probes are
-//! placed.
+//! Before the window: probes that count are placed, the functions to time are chosen, and the other probes
+//! are placed.
 
 use std::ops::Range;
 use std::time::Duration;

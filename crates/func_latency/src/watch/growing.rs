@@ -26,7 +26,7 @@ use crate::{host, messages};
 
 /// One part of a recording that grows.
 pub(crate) struct Part<'a> {
-    /// The trace that is needed: from what was decoded on, to what is there now.
+    /// The trace that is needed: from the end of the decoded part up to the newest.
     pub(crate) buffers: Vec<AuxBuffer<'a>>,
     /// The records that are new, in any order.
     pub(crate) sideband: Vec<SidebandRecord>,
@@ -89,7 +89,7 @@ struct Code {
 }
 
 impl Growing {
-    /// `recording` has what is the same for all parts. Its sideband and trace are not looked at.
+    /// `recording` has the properties that all parts share. Its sideband and trace are not looked at.
     pub(crate) fn new(config: CallsConfig, recording: &Recording<'_>, patience: Option<Duration>) -> Self {
         Self {
             config,
@@ -354,7 +354,8 @@ impl Growing {
         let lost_ns = analysis.lost_ns();
         let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
         self.analysis = Some(analysis.pause());
-        // A frame knows its thread's time off the CPU; what is before the next event is asked for no more.
+        // A frame knows its thread's time off the CPU; the schedule before the next event is not needed any
+        // more.
         self.schedule.forget_before(self.continuation.needs_schedule_from());
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));

@@ -204,7 +204,7 @@ impl RowSink for Triggers {
     }
 }
 
-/// An analysis, and what is seen of the functions of `--on` on the way to it.
+/// An analysis, and the entries of functions of `--on` among its events.
 pub(super) struct Noticing<'s, 'a> {
     pub(super) analysis: &'s mut Analysis<'a>,
     pub(super) on: &'s [(FunctionId, String)],

@@ -21,7 +21,7 @@ fn child_ns(report: &Report, call: &CallRow, function: u32) -> u64 {
     children.of(at).iter().filter(of).map(|child| child.total.sum_ns).sum()
 }
 
-/// The functions of the tree's rows; empty where a row stands for what was left out.
+/// The functions of the tree's rows; empty where a row stands for those left out.
 fn names(opened: &mut Opened) -> Vec<String> {
     let rows = "[...document.querySelectorAll('.tree tbody tr')].map((row) => row.dataset.name ?? '')";
     let names = opened.browser.value(rows);

@@ -64,7 +64,7 @@ fn text_folded_with_lines_without_loss_and_switches() {
     check_text("whole-srcline.txt", &whole_report(), true, false, 100);
 }
 
-/// "exact, ns" stood over latencies whose error bound was greater than they.
+/// "exact, ns" stood over latencies smaller than their error bounds.
 #[test]
 fn no_latency_is_called_exact() {
     let text = text_of(&report());

@@ -1,4 +1,4 @@
-//! What servers still do while they are probed with what is taken by default, and whether the command ends in
+//! What servers still do while they are probed with the default options, and whether the command ends in
 //! time.
 
 use std::process::Command;

@@ -138,7 +138,7 @@ fn mariadb_under_its_own_clients() {
     on_cpu.agrees(&lives, &switches);
 }
 
-/// Those of each statement and of each row that is changed, with what is taken by default.
+/// Functions of each statement and of each row that is changed, with the default options.
 #[test]
 fn postgres_keeps_its_rate_and_windows_end_in_time() {
     let _alone = ALONE.lock();
@@ -155,8 +155,8 @@ fn postgres_keeps_its_rate_and_windows_end_in_time() {
     }
 }
 
-/// Functions of each statement and of each read of a row, with what is taken by default.  InnoDB exports
-/// nothing of its read path; `ha_index_read_map` calls it.
+/// Functions of each statement and of each read of a row, with the default options.  InnoDB exports nothing
+/// of its read path; `ha_index_read_map` calls it.
 #[test]
 fn mariadb_keeps_its_rate_and_windows_end_in_time() {
     let _alone = ALONE.lock();

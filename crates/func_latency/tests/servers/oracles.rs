@@ -185,7 +185,7 @@ fn place(file: &str, function: &str, name: &str) -> Result<(), Missing> {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // As many as had been placed.
+        // All that had been placed.
         let _ = Command::new("perf").args(["probe", "-q", "-d", &format!("{}:*", self.group)]).status();
     }
 }

@@ -5,8 +5,9 @@
 //!   sources    0.data  head | records, trace      1.data  head | records, trace     2.data  ...
 //!   excerpt            head | what was there before | threads | records, trace of the time | features
 //! ```
-//! Records are passed through as they are, but for times: what was mapped before has none, as perf writes of
-//! what it finds, and what says that a thread is traced or on a CPU has the time at which the excerpt begins.
+//! Records are passed through as they are, but for times: mappings from before have none, as perf writes of
+//! those that it finds, and a record saying that a thread is traced or on a CPU has the time at which the
+//! excerpt begins.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -52,7 +53,7 @@ pub enum ExcerptError {
     Form(&'static str),
 }
 
-/// AUXTRACE's index, by offsets in the file; FEATURE bits of what is compressed.
+/// AUXTRACE's index, by offsets in the file; FEATURE bits of compression.
 const FEATURE_AUXTRACE: u32 = 18;
 const FEATURE_COMPRESSED: u32 = 27;
 /// perf's marks of the order of reading, which is another one here.

@@ -220,7 +220,7 @@ mod tests {
             let place = |bytes: &[u8]| bytes.as_ptr() as usize - all.as_ptr() as usize;
             let mut until = 0usize;
             for (_, bytes, _) in join(&list) {
-                // Without a PSB in common what is old cannot be told; nothing else may come twice.
+                // Without a PSB in common old bytes cannot be told; nothing else may come twice.
                 let common = until.saturating_sub(place(bytes));
                 prop_assert!(common < 2 * 80, "{common} bytes twice");
                 until = place(bytes) + bytes.len();

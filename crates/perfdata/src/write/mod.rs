@@ -1,8 +1,8 @@
 //! Writes perf.data files that perf and this crate read.
 //!
-//! [`Writer`] streams: what is given to it goes to the file at once, so that a recording of any size needs no
-//! memory and one that is cut off still opens.  Records come as bytes: the kernel's own, passed through,
-//! or made from values by [`Record::encode`] and the functions of [`IntelPtInfo`].
+//! [`Writer`] streams: each record goes to the file at once, so that a recording of any size needs no memory
+//! and one that is cut off still opens.  Records come as bytes: the kernel's own, passed through, or made
+//! from values by [`Record::encode`] and the functions of [`IntelPtInfo`].
 //!
 //! ```text
 //! Writer::new            header, ids, attrs

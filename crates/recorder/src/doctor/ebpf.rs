@@ -43,7 +43,7 @@ pub(super) fn ring_memory(proc: &Proc, sysfs: &Path) -> Finding {
     )
 }
 
-/// The limit of the control group, and what is used of it; `None`: there is none, or no control groups of
+/// The limit of the control group, and the used part of it; `None`: there is none, or no control groups of
 /// version 2.
 fn group_memory(proc: &Proc, sysfs: &Path) -> Option<(u64, u64)> {
     let groups = proc.text("self/cgroup")?;

@@ -40,13 +40,13 @@ pub fn let_large_writes_fail() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Holds them back in this thread; which ones, and what was held back before.
+/// Holds the signals back in this thread; returns which, and those held back before.
 fn hold_back() -> io::Result<(libc::sigset_t, libc::sigset_t)> {
-    // The kernel does not ignore what is held back.
+    // The kernel does not ignore signals that are held back.
     hold_back_set(set(SIGNALS.into_iter().filter(|signal| !is_ignored(*signal))))
 }
 
-/// Holds a set back in this thread; returns it, and what was held back before.
+/// Holds a set back in this thread; returns it, and the set held back before.
 fn hold_back_set(set: libc::sigset_t) -> io::Result<(libc::sigset_t, libc::sigset_t)> {
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the sets are ours, and a successful pthread_sigmask initialises `before`.

@@ -127,7 +127,7 @@ impl<'a> ListedRows<'a> {
         format!("{}{more}", names.join(", "))
     }
 
-    /// Says what was left out.
+    /// Adds a row for those that were left out.
     fn rest(&mut self) {
         if self.left_out > 0 {
             self.rows.push(AnnotateRow::LeftOut(self.left_out));

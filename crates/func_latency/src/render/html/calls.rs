@@ -154,7 +154,7 @@ fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Its status (three bits), what is uncertain about its end, and where it began (two bits).
+/// Its status (three bits), what is uncertain about its end (two bits), and where it began (two bits).
 fn flags(row: &CallRow) -> u64 {
     let began = row.probed.map_or(0, |probed| slice_number(probed.began));
     status_number(row.status) | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4 | began << 5

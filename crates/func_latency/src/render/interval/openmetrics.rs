@@ -69,7 +69,7 @@ fn histograms(text: &mut String, totals: &Totals<'_>) {
         let mut count = 0;
         for bucket in &function.histogram {
             count += bucket.count;
-            // The bucket has what is below `high`, in whole ns.
+            // The bucket has latencies below `high`, in whole ns.
             let most_s = bucket.high_ns.saturating_sub(1) as f64 / 1e9;
             let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{most_s:?}\"}} {count}");
         }

@@ -228,7 +228,7 @@ impl<'n> RowsWriter<'n> {
         Self { target, maker, line: Vec::new(), lines, failed: None }
     }
 
-    /// With another bound of the bytes in memory: what is written does not depend on it.
+    /// With another bound of the bytes in memory; the output does not depend on it.
     #[must_use]
     pub fn with_bound(self, bound: usize) -> Self {
         let lines = SortedLines::new(bound, output::directory(&self.target.path).to_owned());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Where all rows of a file are from; what is not known is `None`.
+/// Where all rows of a file are from; `None` is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The machine that was recorded on.

@@ -127,7 +127,7 @@ impl TableWriter {
         self.groups.send(RowGroup { columns, texts }).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Writes what is left; returns the file, which is whole and has not taken its place yet.
+    /// Writes the last row group; returns the file, which is whole and has not taken its place yet.
     ///
     /// # Errors
     /// It could not be written.

@@ -97,7 +97,7 @@ impl<'n> TablesWriter<'n> {
         Ok(Self { parts: Some(parts), ..calls })
     }
 
-    /// Writes what is left; the files take their places.
+    /// Writes the last row groups; the files take their places.
     ///
     /// # Errors
     /// One could not be written.

@@ -66,7 +66,7 @@ impl<'a> KernelStack<'a> {
             }
             Kind::Async if event.from.is_kernel() => self.unseen = self.unseen.or(Some(stack.instant())),
             Kind::Enter | Kind::Resume if event.to.is_kernel() => {
-                // A loss cuts all that is open; what is running is found.
+                // A loss cuts all that is open; the function that runs is found.
                 if !stack.sees_top() {
                     stack.close_to(0, Status::Cut);
                 }

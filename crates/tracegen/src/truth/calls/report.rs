@@ -37,7 +37,7 @@ pub struct Caller {
     pub sum: Sum,
 }
 
-/// Names what was tallied.
+/// Names the functions of a tally.
 pub(super) fn calls(code: &mut Code, wanted: FunctionIndex, tally: Tally) -> Calls {
     let mut total = Sum::default();
     whole(&tally.rows).for_each(|row| total.add(sum_of(row)));

@@ -173,7 +173,7 @@ pub(super) struct Tally {
     pub(super) rows: Vec<Row>,
     /// Of complete and unwound calls.
     pub(super) children: Children,
-    /// Of the others: what was seen of them, without those inside of another call of the function.
+    /// Of the others: their seen parts, without those inside of another call of the function.
     pub(super) open: Sum,
     pub(super) open_children: Children,
     /// Calls that lie in one loss entirely.

@@ -274,7 +274,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Control is on another stack: what is open here may go on later.
+    /// Control is on another stack: calls that are open here may go on later.
     pub(super) fn leave_stack(&mut self) {
         for frame in self.frames.iter().filter(|frame| frame.activation.is_some()) {
             if let Some(wanted) = self.wanted.get_mut(&frame.function) {

@@ -341,7 +341,7 @@ impl ThreadEvents<'_> {
         pairs.take(FORESIGHT).take_while(|(item, event)| fits(item, event)).count()
     }
 
-    /// The loss is that of the gap before: the thread left, and came back to a CPU whose trace is still lost.
+    /// The loss is that of the gap before: the thread left, and came back to a CPU with its trace still lost.
     fn continued_gap<'e>(&self, event: &'e TraceEvent) -> Option<&'e Gap> {
         match (self.context.back(), event) {
             (Some(TraceEvent::Gap(before)), TraceEvent::Gap(gap)) => {
