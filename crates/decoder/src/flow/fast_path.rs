@@ -62,7 +62,7 @@ impl<W: Work> Flow<'_, W> {
             && self.waiting.is_empty()
     }
 
-    /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet, or one without
+    /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet or one without
     /// a remembered effect: that packet is left unread. The last TNT may be followed in part: its other bits
     /// wait in [`crate::walk::Walk::tnt`]. Returns the packets' length.
     fn follow_run(&mut self, run: &[u8], end: AuxOffset) -> usize {
