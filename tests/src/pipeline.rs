@@ -36,7 +36,7 @@ pub fn open(path: &Path) -> Result<perfdata::File, Error> {
 pub struct Opened<'a> {
     /// The file's content.
     pub recording: Recording<'a>,
-    /// Who ran when.
+    /// The thread that ran on each CPU at each time.
     pub schedule: Schedule,
     /// The code.
     pub image: Image,

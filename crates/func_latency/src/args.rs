@@ -175,7 +175,7 @@ pub struct CallsArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     #[arg(help_heading = DECODING)]
     pub workers: Option<u16>,
-    /// Who decodes the trace
+    /// The decoder
     #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
     #[arg(help_heading = DECODING)]
     pub decoder: DecoderChoice,
@@ -305,7 +305,7 @@ fn form(of: &str, schema: &str) -> String {
     format!("Form of the {of}; json is of schema {schema}")
 }
 
-/// Who decodes the trace.
+/// The decoder
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DecoderChoice {
     /// Our own
@@ -375,7 +375,7 @@ pub struct DumpArgs {
     #[arg(short = 'w', long = "workers", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub workers: Option<u16>,
-    /// Who decodes the trace
+    /// The decoder
     #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
     pub decoder: DecoderChoice,
 }

@@ -80,7 +80,7 @@ impl Run {
 /// Each part of a call's time is of one node of its tree, and in one row of a ledger.
 struct Sums<'a> {
     schedule: &'a Schedule,
-    /// Whose calls are compared, the odd ones with the even ones.
+    /// The ledger compares odd calls of this function with even ones.
     function: Option<FunctionId>,
     ledger: Ledger<ChildKey>,
     latencies_ns: (u64, u64),

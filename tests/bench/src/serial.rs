@@ -46,7 +46,7 @@ impl Parallel {
     }
 }
 
-/// Who does it, watched.
+/// A decoder or a sink with a count of the time that it works.
 pub(crate) struct Watched<T>(pub(crate) T, pub(crate) Parallel);
 
 impl SegmentDecoder for Watched<OwnDecoder> {

@@ -19,7 +19,7 @@ pub struct Case {
     pub target: &'static [&'static str],
     /// When that runs.
     pub start: Start,
-    /// Who records.
+    /// The recorder.
     pub recorder: Recorder,
     /// With what arguments; for [`Word`]s of them something else is filled in.
     pub arguments: &'static [&'static str],
@@ -45,7 +45,7 @@ pub enum Start {
     Runs,
 }
 
-/// Who records.
+/// The recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorder {
     /// `perf record`.

@@ -12,7 +12,7 @@ mod text;
 mod tree;
 mod types;
 
-use std::{fmt, fs};
+use std::fmt;
 
 use crate::layout;
 use crate::process::Result;
@@ -48,10 +48,6 @@ impl fmt::Display for Finding {
 /// Prints the findings; an error if any of them is more than a note.
 pub(crate) fn run() -> Result {
     let tree = Tree::read(&layout::root())?;
-    if std::env::var_os("UPDATE_PROSE").is_some() {
-        let old = layout::root().join(prose::OLD);
-        return fs::write(&old, prose::updated(&tree)).map_err(|e| format!("{}: {e}", old.display()));
-    }
     let findings = check(&tree);
     for finding in &findings {
         println!("{finding}");

@@ -1,19 +1,13 @@
 //! Prose of comments and documents: the words, openings and line widths that `CONTRIBUTING.md` asks for.
-//!
-//! `old_prose.txt` has the number of older findings of each file. A file may have fewer, never more;
-//! `UPDATE_PROSE=1 cargo xtask tidy` lowers the numbers.
-
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Older findings: `NUMBER PATH`, a file a line.
-pub(super) const OLD: &str = "xtask/src/tidy/old_prose.txt";
-
 /// Columns of a line of prose.
 const WIDTH: usize = 110;
+
+/// Columns of an example in the README: those of a terminal that shows nothing else.
+const EXAMPLE_WIDTH: usize = 100;
 
 /// Words of a paragraph, or of an item of a list: more is more than one thought.
 const PARAGRAPH: usize = 120;
@@ -24,42 +18,10 @@ const PRONOUNS: [(&str, &str); 4] = [("no", "body"), ("some", "body"), ("who", "
 /// A doc comment that begins so means nothing where it is shown alone.
 const OPENINGS: [&str; 4] = ["The same ", "Nor ", "...", "As "];
 
-/// The findings of the files that have more than [`OLD`] allows.
+/// The findings of every file of prose.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let old = allowed(tree.text(OLD).unwrap_or_default());
-    let mut findings = Vec::new();
-    for (path, found) in all(tree) {
-        let allowed = old.get(path).copied().unwrap_or(0);
-        if found.len() > allowed {
-            findings.extend(found);
-        } else if found.len() < allowed {
-            let message = format!("{} findings of prose, {OLD} has {allowed}: UPDATE_PROSE=1", found.len());
-            findings.push(Finding::new(path, 0, message));
-        }
-    }
-    findings
-}
-
-/// The text of [`OLD`] with the numbers that have fallen; none rises.
-pub(super) fn updated(tree: &Tree) -> String {
-    let old = allowed(tree.text(OLD).unwrap_or_default());
-    let fewer = |(path, found): (_, Vec<Finding>)| Some((path, found.len().min(*old.get(path)?)));
-    let left = all(tree).filter_map(fewer).filter(|(_, count)| *count > 0);
-    left.fold(String::new(), |mut text, (path, count)| {
-        let _ = writeln!(text, "{count} {path}");
-        text
-    })
-}
-
-fn allowed(old: &str) -> BTreeMap<&str, usize> {
-    let entry = |line| str::split_once(line, ' ').and_then(|(count, path)| Some((path, count.parse().ok()?)));
-    old.lines().filter_map(entry).collect()
-}
-
-/// Every file of prose with its findings.
-fn all(tree: &Tree) -> impl Iterator<Item = (&str, Vec<Finding>)> {
-    let code = tree.texts(".rs").map(|(path, text)| (path, of_code(path, text)));
-    code.chain(tree.texts(".md").map(|(path, text)| (path, of_document(path, text))))
+    let code = tree.texts(".rs").flat_map(|(path, text)| of_code(path, text));
+    code.chain(tree.texts(".md").flat_map(|(path, text)| of_document(path, text))).collect()
 }
 
 fn of_code(path: &str, text: &str) -> Vec<Finding> {
@@ -91,6 +53,10 @@ fn of_document(path: &str, text: &str) -> Vec<Finding> {
         let is_table = line.starts_with('|');
         if in_code || is_table || begins_paragraph(line) {
             words = 0;
+        }
+        if in_code && path == "README.md" && columns(line) > EXAMPLE_WIDTH {
+            let message = format!("{} columns of an example; {EXAMPLE_WIDTH} at most", columns(line));
+            findings.push(Finding::new(path, number, message));
         }
         if in_code || is_table {
             continue;
@@ -130,8 +96,12 @@ fn pronoun(prose: &str) -> Option<String> {
     Some(format!("`{word}`: name the worker, caller, thread or user"))
 }
 
+fn columns(line: &str) -> usize {
+    line.chars().count()
+}
+
 fn too_wide(line: &str) -> Option<String> {
-    let columns = line.chars().count();
+    let columns = columns(line);
     (columns > WIDTH).then(|| format!("{columns} columns of prose; {WIDTH} at most"))
 }
 
@@ -180,14 +150,7 @@ mod tests {
             shown(&check(&Tree::of(&[("a.md", &text)]))),
             ["a.md:6: 120 columns of prose; 110 at most"]
         );
-    }
-
-    #[test]
-    fn old_findings_may_stay_and_not_grow() {
-        let two = "/// Nor this.\nfn f() {}\n/// As that.\n";
-        let with = |old: &str| shown(&check(&Tree::of(&[("a.rs", two), (OLD, old)]))).len();
-        assert_eq!([with("2 a.rs\n"), with("1 a.rs\n"), with("3 a.rs\n")], [0, 2, 1]);
-        let updated = |old: &str| updated(&Tree::of(&[("a.rs", two), (OLD, old)]));
-        assert_eq!([updated("3 a.rs\n"), updated("1 a.rs\n"), updated("")], ["2 a.rs\n", "1 a.rs\n", ""]);
+        let findings = check(&Tree::of(&[("README.md", &format!("```\n{wide}\n```\n"))]));
+        assert_eq!(shown(&findings), ["README.md:2: 120 columns of an example; 100 at most"]);
     }
 }

@@ -51,7 +51,7 @@ pub struct TopArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     #[arg(help_heading = DECODING)]
     pub workers: Option<u16>,
-    /// Who decodes the trace
+    /// The decoder
     #[arg(long, value_enum, default_value_t, value_name = "DECODER")]
     #[arg(help_heading = DECODING)]
     pub decoder: DecoderChoice,

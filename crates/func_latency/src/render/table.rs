@@ -1,6 +1,7 @@
 //! Aligned columns.
 
 use std::io::{self, Write};
+use std::iter::{once, repeat};
 
 use crate::printable::printable;
 
@@ -11,7 +12,7 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Bars, in the last column: where the line has no room for them, they are left out.
+    /// Bars: where the line has no room for them, they are left out.
     Bar,
 }
 
@@ -66,7 +67,7 @@ impl Table {
         self.line(out, &widths, &titles)?;
         for TableRow { cells, notes } in &self.rows {
             let mut cells: Vec<&str> = cells.iter().map(String::as_str).collect();
-            if let (Some(name), Some(&limit)) = (cells.first_mut(), widths.first())
+            if let (Some(name), Some(&Some(limit))) = (cells.first_mut(), widths.first())
                 && chars(name) > limit
             {
                 writeln!(out, "  {name}")?;
@@ -81,24 +82,25 @@ impl Table {
         Ok(())
     }
 
-    /// Width of each column that is written; the first is limited to what the others leave.
-    fn widths(&self, width: usize) -> Vec<usize> {
+    /// Width of each column; the first is limited to what the others leave. `None`: it is left out.
+    fn widths(&self, width: usize) -> Vec<Option<usize>> {
         let cell = |row: &TableRow, i: usize| row.cells.get(i).map_or(0, |cell| chars(cell));
-        let mut widths: Vec<usize> = (0..self.titles.len())
-            .map(|i| {
-                let title = self.titles.get(i).map_or(0, |(title, _)| chars(title));
-                self.rows.iter().map(|row| cell(row, i)).max().unwrap_or(0).max(title)
-            })
-            .collect();
-        let left_of = |widths: &[usize]| {
-            width.saturating_sub(2 + widths.iter().skip(1).map(|column| column + 2).sum::<usize>())
+        let widest = |(i, (title, _)): (usize, &(&str, Align))| {
+            Some(self.rows.iter().map(|row| cell(row, i)).max().unwrap_or(0).max(chars(title)))
         };
-        let names = widths.first().copied().unwrap_or_default().min(NAMES_AT_LEAST);
-        if self.titles.last().is_some_and(|(_, align)| *align == Align::Bar) && left_of(&widths) < names {
-            widths.pop();
+        let mut widths: Vec<Option<usize>> = self.titles.iter().enumerate().map(widest).collect();
+        let left_of = |widths: &[Option<usize>]| {
+            let others = widths.iter().skip(1).flatten();
+            width.saturating_sub(2 + others.map(|column| column + 2).sum::<usize>())
+        };
+        let names = widths.first().copied().flatten().unwrap_or_default().min(NAMES_AT_LEAST);
+        let bar = self.titles.iter().position(|(_, align)| *align == Align::Bar);
+        let has_room = left_of(&widths) >= names;
+        if let Some(bar) = bar.filter(|_| !has_room).and_then(|bar| widths.get_mut(bar)) {
+            *bar = None;
         }
         let limit = left_of(&widths).max(NAMES_AT_LEAST);
-        if let Some(first) = widths.first_mut().filter(|first| **first > limit) {
+        if let Some(Some(first)) = widths.first_mut().filter(|first| **first > Some(limit)) {
             // What does not fit has a line of its own and needs no room here.
             *first = self.rows.iter().map(|row| cell(row, 0)).filter(|w| *w <= limit).max().unwrap_or(0);
             *first = (*first).max(self.titles.first().map_or(0, |(title, _)| chars(title)));
@@ -106,9 +108,10 @@ impl Table {
         widths
     }
 
-    fn line(&self, out: &mut dyn Write, widths: &[usize], cells: &[&str]) -> io::Result<()> {
+    fn line(&self, out: &mut dyn Write, widths: &[Option<usize>], cells: &[&str]) -> io::Result<()> {
         let mut line = String::new();
         for ((cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.titles) {
+            let Some(width) = width else { continue };
             let padding = " ".repeat(width.saturating_sub(chars(cell)));
             line.push_str("  ");
             match align {
@@ -120,8 +123,20 @@ impl Table {
     }
 }
 
+/// Writes a sentence into `width` columns. `indents`: of its first line, and of the others.
+pub(in crate::render) fn write_sentence(
+    out: &mut dyn Write,
+    sentence: &str,
+    indents: (usize, usize),
+    width: usize,
+) -> io::Result<()> {
+    let lines = wrapped(sentence, width.saturating_sub(indents.0.max(indents.1)));
+    let indents = once(indents.0).chain(repeat(indents.1));
+    lines.zip(indents).try_for_each(|(line, indent)| writeln!(out, "{:indent$}{line}", ""))
+}
+
 /// Lines of words, each of at most `width` columns if its words are.
-pub(super) fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
+fn wrapped(text: &str, width: usize) -> impl Iterator<Item = String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut().filter(|line| chars(line) + 1 + chars(word) <= width) {

@@ -47,7 +47,7 @@ fn contained(vm: &Vm, place: &Place) -> Result<Child> {
     Ok(target)
 }
 
-/// One whose file has another build id.
+/// A container with a file of another build id.
 fn changed(vm: &Vm, place: &Place) -> Result<Child> {
     let mut command = in_a_namespace(vm, place)?;
     change_build_id(&place.path("server"))?;

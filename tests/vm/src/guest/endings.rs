@@ -1,4 +1,4 @@
-//! How a window ends before its time, and what becomes of who is left.
+//! How a window ends before its time, and what becomes of the target and the recorder.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;

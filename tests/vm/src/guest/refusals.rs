@@ -30,9 +30,9 @@ struct Refusal {
     what: &'static str,
     /// `kernel.perf_event_paranoid`.
     paranoid: i32,
-    /// Who is refused.
+    /// The user who is refused.
     by: By,
-    /// Whose the target is: root's, or [`USER`]'s.
+    /// The target runs as root, not as [`USER`].
     target_of_root: bool,
     /// What else is wrong with the machine.
     obstacle: Obstacle,

@@ -6,7 +6,7 @@ use super::rows::{AnnotateRow, rows};
 use super::{AnnotateView, Groups};
 use crate::listing::{Spent, Whole};
 use crate::render::names::{callee_name, file_name};
-use crate::render::table::{Align, Table, wrapped};
+use crate::render::table::{Align, Table, write_sentence};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
 
 /// Columns of sentences.
@@ -54,18 +54,7 @@ fn write_whole(out: &mut dyn Write, groups: Groups<'_>, name: &str, whole: &Whol
         mean_duration(own_error_ns as f64 / calls.max(1) as f64),
         duration(inside_ns),
     );
-    write_wrapped(out, &text, "    ")
-}
-
-/// Writes a sentence, indented by two, into lines of at most [`TEXT_COLUMNS`]; those after the first begin
-/// with `indent`.
-fn write_wrapped(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()> {
-    let mut begin = "  ";
-    for line in wrapped(text, TEXT_COLUMNS - indent.len()) {
-        writeln!(out, "{begin}{line}")?;
-        begin = indent;
-    }
-    Ok(())
+    write_sentence(out, &text, (2, 4), TEXT_COLUMNS)
 }
 
 fn titles(view: &AnnotateView<'_>) -> Vec<(&'static str, Align)> {
@@ -156,5 +145,5 @@ fn write_notes(out: &mut dyn Write, view: &AnnotateView<'_>) -> io::Result<()> {
         writeln!(out, "\n  At no known place: {} in {}", sums.join(" and "), names.join(", "))?;
     }
     writeln!(out)?;
-    write_wrapped(out, &view.exactness(), "  ")
+    write_sentence(out, &view.exactness(), (2, 2), TEXT_COLUMNS)
 }

@@ -10,7 +10,7 @@ use super::{Branches, CLUSTERS, ExplainedGroup, Explanation};
 use crate::render::ledger::text::Titles;
 use crate::render::ledger::{self, LedgerView, difference, mean_within, split};
 use crate::render::names::file_name;
-use crate::render::table::{Align, Table};
+use crate::render::table::{Align, Table, write_sentence};
 use crate::render::units::{counted, grouped, mean_duration};
 
 /// Ids of slow calls that are listed.
@@ -25,7 +25,7 @@ const LOOPS: usize = 8;
 pub fn write(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     head(out, explanation)?;
-    verdict(out, explanation)?;
+    verdict(out, explanation, width)?;
     let [first, rest @ ..] = explanation.listed() else {
         return part(out, explanation, explanation.whole, width);
     };
@@ -108,17 +108,17 @@ fn head(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
 }
 
 /// The answer in a sentence or two for each reason.
-fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
+fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>, width: usize) -> io::Result<()> {
     let Explanation { whole, clusters, others, .. } = *explanation;
     if clusters.is_empty() && !whole.outlying.is_so() {
         writeln!(out, "\nNo cause: the slow calls are no outliers ({}).", reach(whole))?;
         return writeln!(out, "The rows say where they differ from typical ones, which may be chance.");
     }
     if clusters.len() <= 1 && (others.is_empty() || clusters.is_empty()) {
-        return cause(out, "Cause", clusters.first().unwrap_or(whole));
+        return cause(out, "Cause", clusters.first().unwrap_or(whole), width);
     }
     for (number, cluster) in (1..).zip(explanation.listed()) {
-        cause(out, &format!("{number}. {}", of_all(explanation, cluster)), cluster)?;
+        cause(out, &format!("{number}. {}", of_all(explanation, cluster)), cluster, width)?;
     }
     let unlisted = clusters.get(CLUSTERS..).unwrap_or_default();
     if !unlisted.is_empty() {
@@ -134,9 +134,10 @@ fn verdict(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()>
 }
 
 /// What made these calls slow.
-fn cause(out: &mut dyn Write, title: &str, part: &ExplainedGroup) -> io::Result<()> {
+fn cause(out: &mut dyn Write, title: &str, part: &ExplainedGroup, width: usize) -> io::Result<()> {
     let Some((what, of)) = ledger::text::cause(&part.ledger) else { return Ok(()) };
-    writeln!(out, "\n{title}: {what}\n  {of}; the slow calls are outliers ({})", reach(part))?;
+    writeln!(out, "\n{title}: {what}\n  {of}")?;
+    write_sentence(out, &format!("the slow calls are outliers: {}", reach(part)), (2, 4), width)?;
     let nature = part.ledger.cause.as_ref().and_then(|cause| cause.nature);
     if let Some(nature) = nature {
         return writeln!(out, "  {}", split::sentence(&nature, part.is_only_slower()));

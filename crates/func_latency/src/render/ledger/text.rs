@@ -87,7 +87,7 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         ("where", Align::Left),
         ("ns", Align::Right),
         ("share %", Align::Right),
-        ("of the difference", Align::Left),
+        ("of the difference", Align::Bar),
         ("called more often", Align::Right),
         ("each longer", Align::Right),
         ("variance %", Align::Right),

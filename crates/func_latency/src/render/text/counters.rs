@@ -128,7 +128,7 @@ fn sums(out: &mut dyn Write, counters: &CounterReport) -> io::Result<()> {
     if sum.is_of_kernel() {
         return writeln!(out, "  {what}: {}", counted(executed.kernel_instructions, "kernel instruction"));
     }
-    write!(
+    writeln!(
         out,
         "  {what}: {}, {} ({} indirect), {}",
         counted(executed.instructions, "instruction"),
@@ -139,13 +139,8 @@ fn sums(out: &mut dyn Write, counters: &CounterReport) -> io::Result<()> {
         grouped(executed.indirect_branches),
         counted(executed.calls, "call")
     )?;
-    match cycles {
-        Some(cycles) => {
-            write!(out, ", {} cycles +- {}", grouped(cycles.count), grouped(cycles.error))?;
-            writeln!(out, ", IPC {}", ipc(sum))
-        }
-        None => writeln!(out),
-    }
+    let Some(cycles) = cycles else { return Ok(()) };
+    writeln!(out, "    in {} cycles +- {}, IPC {}", grouped(cycles.count), grouped(cycles.error), ipc(sum))
 }
 
 /// What the numbers are of, and what is not known.

@@ -9,7 +9,7 @@ use super::{
     callers, children, code_blocks, counters, off_cpu, open_calls, rule, slices, summary, uncertain,
 };
 use crate::render::names::{caller_name, file_name};
-use crate::render::table::{Align, Table};
+use crate::render::table::{Align, Table, write_sentence};
 use crate::render::units::{counted, duration, grouped, mean_duration, percent, share};
 use crate::render::{View, histogram};
 
@@ -47,7 +47,7 @@ pub(super) fn write(
     }
     slices::figures(out, function, view.report.trace.span_ns)?;
     counts(out, view, function, inlined)?;
-    nested(out, function)?;
+    nested(out, function, width)?;
     counters::write(out, view, function, &name, width)?;
     if function.children.is_empty() {
         slices::no_children(out, function)?;
@@ -152,18 +152,18 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
 }
 
 /// How many calls ran inside of others.
-fn nested(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
+fn nested(out: &mut dyn Write, function: &FunctionReport, width: usize) -> io::Result<()> {
     let nested = function.nested_calls();
     if nested == 0 {
         return Ok(());
     }
     let (all, verb) = (counted(function.latency.count, "call"), if nested == 1 { "is" } else { "are" });
-    writeln!(
-        out,
-        "  of these {all} {} {verb} inside another one: totals and shares are those of the {} that are not",
+    let sentence = format!(
+        "of these {all} {} {verb} inside another one: totals and shares are those of the {} that are not",
         grouped(nested),
         grouped(function.outermost.count)
-    )
+    );
+    write_sentence(out, &sentence, (2, 4), width)
 }
 
 /// That no call was seen.

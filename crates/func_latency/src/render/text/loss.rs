@@ -6,7 +6,7 @@ use analyzer::{CauseLoss, Limits, ThreadLoss};
 
 use super::rule;
 use crate::render::View;
-use crate::render::table::{Align, Table};
+use crate::render::table::{Align, Table, write_sentence};
 use crate::render::units::{counted, duration, grouped, size};
 
 /// Threads and CPUs that are listed, if not all are.
@@ -20,14 +20,14 @@ pub(super) fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::R
         let (lost, window) = (duration(loss.lost_ns), duration(window));
         format!("{lost} of {window} of thread time (coverage {})", coverage(loss.coverage))
     });
-    writeln!(
-        out,
+    let sentence = format!(
         "Lost: {}; {}, {}, {}",
         share.unwrap_or_else(|| "a share of the time that is not known".to_owned()),
         counted(loss.overflows, "overflow"),
         counted(loss.truncated, "full buffer"),
         counted(loss.errors, "decoding error"),
-    )?;
+    );
+    write_sentence(out, &sentence, (0, 2), width)?;
     view.timed(()).map_or(Ok(()), |()| outside(out, &loss.threads))?;
     if !loss.by_cause.is_empty() {
         causes(out, view, width)?;

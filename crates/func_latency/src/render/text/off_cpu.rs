@@ -8,7 +8,7 @@ use model::OffCpuSplit;
 use super::rule;
 use crate::render::names::{Names, reason_name, waker_name};
 use crate::render::row_limit::RowLimit;
-use crate::render::table::{Align, Table, bar, wrapped};
+use crate::render::table::{Align, Table, bar, write_sentence};
 use crate::render::units::{duration, grouped, percent, share};
 
 /// Places of each waker, if not all are printed.
@@ -48,8 +48,7 @@ pub(super) fn write(
     if causes.told_by == ToldBy::SwitchRecords {
         let (blocked, preempted) = (part(blocked_ns), part(preempted_ns));
         writeln!(out, "Off-CPU time of [{name}]: {blocked} blocked or runnable, {preempted} preempted")?;
-        return wrapped(WITHOUT_EVENTS, width.saturating_sub(2))
-            .try_for_each(|line| writeln!(out, "  {line}"));
+        return write_sentence(out, WITHOUT_EVENTS, (2, 2), width);
     }
     writeln!(
         out,

@@ -11,7 +11,7 @@ use super::children::{self, Folded};
 use super::figures::{Figure, Figures, MAX, OffCpuFigures, P50, P99};
 use crate::render::View;
 use crate::render::names::reason_name;
-use crate::render::table::wrapped;
+use crate::render::table::write_sentence;
 use crate::render::units::{counted, duration, grouped, percent, percent_within, share};
 
 /// The least share that is worth saying, in percent.
@@ -34,7 +34,7 @@ pub(super) fn write(
         function.off_cpu.as_ref().and_then(|off_cpu| waits(function, figures, off_cpu)),
     ];
     for sentence in sentences.into_iter().flatten() {
-        wrapped(&sentence, width.saturating_sub(2)).try_for_each(|line| writeln!(out, "  {line}"))?;
+        write_sentence(out, &sentence, (2, 2), width)?;
     }
     writeln!(out)
 }
