@@ -19,7 +19,6 @@ use crate::row_sink::RowSink;
 use crate::session::Session;
 use crate::summary::{Summary, SummedFunction, SummedRecording};
 use crate::thread::Thread;
-use crate::traced_causes::TracedCauses;
 use crate::tree::TreeSink;
 
 /// Turns the events of all threads into a [`Report`], in one pass.
@@ -125,18 +124,14 @@ impl<'a> Analysis<'a> {
         (summary.into_report(), code)
     }
 
-    /// Leaves out why calls were off the CPU.
-    #[must_use]
-    pub fn without_reasons(mut self) -> Self {
-        self.session.causes = TracedCauses::new(self.session.around, self.session.calls.request()).silent();
-        self
-    }
-
     /// Stops for a while, in which the recording grows.
     #[must_use]
     pub fn pause(self) -> PausedAnalysis {
         let nowhere = nowhere::surroundings();
-        let Self { session, threads, tids, events } = self;
+        let Self { mut session, threads, tids, events } = self;
+        for thread in threads.values().flatten() {
+            session.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
+        }
         let threads = threads.into_iter();
         let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(nowhere))));
         PausedAnalysis(Analysis { session: session.grown(nowhere), threads: threads.collect(), tids, events })
@@ -156,10 +151,13 @@ impl<'a> Analysis<'a> {
     pub fn take_calls(&mut self) -> CallSums {
         let request = Arc::clone(self.session.calls.request());
         let calls = self.session.calls.take().named(|child| self.session.map.name(child));
-        let function = |((position, id), calls): ((u32, &FunctionId), _)| {
-            (*id, SummedFunction::of_calls(position, calls))
+        let causes = self.session.causes.take(request.functions.len());
+        let function = |((position, id), (calls, causes)): ((u32, &FunctionId), (_, _))| {
+            (*id, SummedFunction { causes, ..SummedFunction::of_calls(position, calls) })
         };
-        CallSums::new((0..).zip(&request.functions).zip(calls).map(function).collect())
+        CallSums::new(
+            (0..).zip(&request.functions).zip(calls.into_iter().zip(causes)).map(function).collect(),
+        )
     }
 
     /// Time lost so far, of all threads.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use model::FunctionId;
 
+use crate::off_cpu_causes::ToldBy;
 use crate::report::FunctionReport;
 use crate::summary::{Summary, SummedFunction};
 use crate::total::OffCpuKnown;
@@ -28,13 +29,16 @@ impl CallSums {
     }
 
     /// The figures of each function, in the order in which they were asked for. Shares of a core are 0.
+    /// `told_by`: the records that tell why calls were off the CPU.
     #[must_use]
-    pub fn figures(&self, off_cpu_known: bool) -> Vec<FunctionReport> {
+    pub fn figures(&self, off_cpu_known: bool, told_by: Option<ToldBy>) -> Vec<FunctionReport> {
         let mut in_order: Vec<(&FunctionId, &SummedFunction)> = self.0.iter().collect();
         in_order.sort_by_key(|(id, function)| (function.position, **id));
         let off_cpu = OffCpuKnown(off_cpu_known);
         let figures = |(id, function): (&FunctionId, &SummedFunction)| {
-            function.calls.clone().finish(*id, off_cpu, &mut |key| key, &|_| 0.0, None)
+            let figures = function.calls.clone().finish(*id, off_cpu, &mut |key| key, &|_| 0.0, None);
+            let off_cpu_causes = told_by.map(|told_by| function.causes.clone().finish(told_by));
+            FunctionReport { off_cpu_causes, ..figures }
         };
         in_order.into_iter().map(figures).collect()
     }

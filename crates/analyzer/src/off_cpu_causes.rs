@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Tid, WakerSeen};
+use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, ProbedCall, Schedule, Tid, WakerSeen};
 use rustc_hash::FxHashMap;
 
 use crate::sorted_pairs;
@@ -33,6 +33,15 @@ pub enum ToldBy {
     /// Switch records: a thread that was woken and waits for a CPU is still blocked, and what it waited for
     /// is not known.
     SwitchRecords,
+}
+
+impl ToldBy {
+    /// What tells of them in a recording with this schedule; `None`: it has no context switches.
+    #[must_use]
+    pub fn of(schedule: &Schedule) -> Option<Self> {
+        let told_by = if schedule.has_wakeups() { Self::Scheduler } else { Self::SwitchRecords };
+        schedule.has_switches().then_some(told_by)
+    }
 }
 
 /// Why the outermost counted calls of a function were off the CPU.

@@ -117,8 +117,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Goes on with a recording that has grown. The session has no sinks, and gathers no reasons for times
-    /// off the CPU.
+    /// Goes on with a recording that has grown. The session has no sinks.
     pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Session<'b> {
         let Self {
             off_cpu,
@@ -128,6 +127,7 @@ impl<'a> Session<'a> {
             stack_switches,
             follows_kernel,
             counts,
+            causes,
             calls,
             loss,
             limits,
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
         } = self;
         Session {
             map: CodeMap::new(around),
-            causes: TracedCauses::new(around, calls.request()).silent(),
+            causes: causes.grown(around),
             kept: None,
             trees: None,
             code: None,

@@ -230,6 +230,12 @@ impl Stack {
         frames.iter_mut().filter(|frame| frame.is_active).zip(self.activations.iter_mut().skip(first))
     }
 
+    /// The thread's off-CPU time at the begin of the oldest active frame or region; `None`: there is none.
+    pub(crate) fn off_cpu_from_ns(&self) -> Option<u64> {
+        let active = self.frames.iter().filter(|frame| frame.is_active).map(|frame| frame.off_cpu_ns);
+        active.chain(self.regions.iter().map(|region| region.off_cpu_ns)).min()
+    }
+
     /// All frames but the one on top.
     pub(crate) fn below_top(&self) -> &[Frame] {
         self.frames.split_last().map_or(&[], |(_, below)| below)

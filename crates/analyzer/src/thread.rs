@@ -96,6 +96,11 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// The thread's off-CPU time at the begin of its oldest open call that the request asks for.
+    pub(crate) fn off_cpu_from_ns(&self) -> u64 {
+        self.stack.off_cpu_from_ns().unwrap_or_else(|| self.off_cpu.total_ns())
+    }
+
     /// Goes on with a recording that has grown.
     pub(crate) fn grown<'b>(self, around: Surroundings<'b>) -> Thread<'b> {
         let Self {

@@ -23,13 +23,11 @@ use crate::sparse::Sparse;
 pub(crate) struct TracedCauses<'a> {
     around: Surroundings<'a>,
     /// Those with calls that were off the CPU.
-    threads: FxHashMap<Tid, Vec<Interval>>,
+    threads: FxHashMap<Tid, ThreadWaits>,
     /// By wanted function.
     functions: Sparse<OfFunction>,
     /// What each single call waited for is asked for, too.
     of_rows: bool,
-    /// Reasons are not asked for.
-    is_silent: bool,
 }
 
 /// What single calls waited for.
@@ -52,10 +50,41 @@ impl StackNames for Surroundings<'_> {
     }
 }
 
+/// A thread's times off the CPU that its calls may need.
+#[derive(Default)]
+struct ThreadWaits {
+    /// By time.
+    intervals: Vec<Interval>,
+    /// The thread's off-CPU time up to the end of the last one.
+    so_far_ns: u64,
+    /// When the last one began; `None`: there was none yet.
+    last_out: Option<Ns>,
+    /// It has all that the schedule has now.
+    is_current: bool,
+}
+
 struct Interval {
     /// The thread's off-CPU time up to its end.
     so_far_ns: u64,
     why: OffCpuInterval,
+}
+
+impl ThreadWaits {
+    /// Those of the schedule, and what is left of those that it had before.
+    fn current(&mut self, schedule: &Schedule, tid: Tid) -> &[Interval] {
+        let life = schedule.thread(tid).filter(|_| !std::mem::replace(&mut self.is_current, true));
+        if let Some(life) = life {
+            let back = life.off_cpu.iter().map(|off| off.to);
+            for (why, _) in life.why_off_cpu(tid).into_iter().zip(back).filter(|(_, back)| back.is_some()) {
+                if Some(why.out) > self.last_out {
+                    self.last_out = Some(why.out);
+                    self.so_far_ns = self.so_far_ns.saturating_add(why.split().total_ns());
+                    self.intervals.push(Interval { so_far_ns: self.so_far_ns, why });
+                }
+            }
+        }
+        &self.intervals
+    }
 }
 
 impl<'a> TracedCauses<'a> {
@@ -65,25 +94,39 @@ impl<'a> TracedCauses<'a> {
             threads: FxHashMap::default(),
             functions: Sparse::default(),
             of_rows: request.row_children,
-            is_silent: false,
         }
     }
 
-    /// Gathers nothing: the times off the CPU that are long past are not kept.
-    pub(crate) fn silent(self) -> Self {
-        Self { is_silent: true, ..self }
+    /// The schedule will grow, and forget what has passed. Calls of this thread that end from now on have
+    /// begun at this off-CPU time of it, or later.
+    pub(crate) fn keep_from(&mut self, tid: Tid, from_ns: u64) {
+        let waits = self.threads.entry(tid).or_default();
+        let passed = waits.current(self.around.schedule, tid).partition_point(|it| it.so_far_ns <= from_ns);
+        waits.intervals.drain(..passed);
+    }
+
+    /// Goes on with a recording that has grown.
+    pub(crate) fn grown(self, around: Surroundings<'_>) -> TracedCauses<'_> {
+        let Self { mut threads, functions, of_rows, .. } = self;
+        threads.values_mut().for_each(|waits| waits.is_current = false);
+        TracedCauses { around, threads, functions, of_rows }
+    }
+
+    /// The sums of the first `len` functions since they were taken last.
+    pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = CauseSums> + use<> {
+        std::mem::take(&mut self.functions).into_all(len).map(|OfFunction { sums, .. }| sums)
     }
 
     /// A call that is reported, and its thread's off-CPU time at its begin and end.
     pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, (from_ns, to_ns): (u64, u64)) {
         let is_summed = row.status.counted() && row.depth == 0;
-        if self.is_silent || from_ns == to_ns || !is_summed && !self.of_rows {
+        if from_ns == to_ns || !is_summed && !self.of_rows {
             return;
         }
         let schedule = self.around.schedule;
         let names = &self.around;
         let Some(function) = self.functions.meet(wanted) else { return };
-        let intervals = self.threads.entry(row.tid).or_insert_with(|| intervals(schedule, row.tid));
+        let intervals = self.threads.entry(row.tid).or_default().current(schedule, row.tid);
         let inside = || inside(intervals, (from_ns, to_ns));
         if is_summed {
             inside().for_each(|interval| function.sums.add_whole(&interval.why, names));
@@ -98,11 +141,11 @@ impl<'a> TracedCauses<'a> {
     /// nothing, or the recording does not tell.
     pub(crate) fn longest(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Option<Reason> {
         let schedule = self.around.schedule;
-        if self.is_silent || from_ns == to_ns || !schedule.has_switches() {
+        if from_ns == to_ns || !schedule.has_switches() {
             return None;
         }
         let names = &self.around;
-        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let intervals = self.threads.entry(tid).or_default().current(schedule, tid);
         let times =
             inside(intervals, (from_ns, to_ns)).map(|Interval { why, .. }| (reason(why, names), why.split()));
         longest(&by_reason(times)).cloned()
@@ -112,11 +155,11 @@ impl<'a> TracedCauses<'a> {
     /// call. None where the recording has no context switches.
     pub(crate) fn waits(&mut self, tid: Tid, (from_ns, to_ns): (u64, u64)) -> Vec<RowWait> {
         let schedule = self.around.schedule;
-        if self.is_silent || from_ns == to_ns || !schedule.has_switches() {
+        if from_ns == to_ns || !schedule.has_switches() {
             return Vec::new();
         }
         let names = &self.around;
-        let intervals = self.threads.entry(tid).or_insert_with(|| intervals(schedule, tid));
+        let intervals = self.threads.entry(tid).or_default().current(schedule, tid);
         let wait = |Interval { why, .. }: &Interval| RowWait {
             from: why.out,
             to: why.back,
@@ -130,9 +173,7 @@ impl<'a> TracedCauses<'a> {
 
     /// The records that tell of the causes; `None`: the recording has no context switches.
     pub(crate) fn told_by(&self) -> Option<ToldBy> {
-        let schedule = self.around.schedule;
-        let told_by = if schedule.has_wakeups() { ToldBy::Scheduler } else { ToldBy::SwitchRecords };
-        (schedule.has_switches() && !self.is_silent).then_some(told_by)
+        ToldBy::of(self.around.schedule)
     }
 
     /// The sums of the first `len` functions, and what each single call waited for.
@@ -145,15 +186,4 @@ impl<'a> TracedCauses<'a> {
 fn inside(intervals: &[Interval], (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Interval> {
     let first = intervals.partition_point(|interval| interval.so_far_ns <= from_ns);
     intervals.iter().skip(first).take_while(move |interval| interval.so_far_ns <= to_ns)
-}
-
-fn intervals(schedule: &Schedule, tid: Tid) -> Vec<Interval> {
-    let Some(life) = schedule.thread(tid) else { return Vec::new() };
-    let mut so_far_ns: u64 = 0;
-    let why = life.why_off_cpu(tid).into_iter();
-    let interval = |why: OffCpuInterval| {
-        so_far_ns = so_far_ns.saturating_add(why.split().total_ns());
-        Interval { so_far_ns, why }
-    };
-    why.map(interval).collect()
 }

@@ -297,7 +297,7 @@ pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
     for (tid, space, event) in &events {
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
-    let complete = |sums: &CallSums| sums.figures(true)[0].calls.complete;
+    let complete = |sums: &CallSums| sums.figures(true, None)[0].calls.complete;
     let mut sums = analysis.take_calls();
     let before = complete(&sums);
     analysis.decide_rest();

@@ -54,6 +54,11 @@ pub struct WatchArgs {
     #[arg(short = 't', long = "per_thread")]
     #[arg(help_heading = RECORDING)]
     pub per_thread: bool,
+    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that
+    /// is permitted)
+    #[arg(long)]
+    #[arg(help_heading = RECORDING)]
+    pub no_sched: bool,
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     #[arg(help_heading = RECORDING)]

@@ -153,7 +153,7 @@ fn figures(
 
 /// All calls so far.
 fn total(growing: &Growing) -> Vec<FunctionFigures> {
-    named(&growing.total().figures(growing.knows_off_cpu()), growing)
+    named(&growing.figures(growing.total()), growing)
 }
 
 /// These figures, with names.

@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use analyzer::{Analysis, CallSums, LatencyRange, PausedAnalysis, Report, Request, Surroundings};
+use analyzer::{
+    Analysis, CallSums, FunctionReport, LatencyRange, PausedAnalysis, Report, Request, Surroundings,
+};
 use anyhow::Result;
 use decoder::{Continuation, DecodeOptions, Grown};
 use image::Image;
@@ -143,9 +145,10 @@ impl Growing {
         self.continuation.until()
     }
 
-    /// Off-CPU time is known.
-    pub(crate) fn knows_off_cpu(&self) -> bool {
-        self.schedule.has_switches()
+    /// The figures of these calls.
+    pub(crate) fn figures(&self, calls: &CallSums) -> Vec<FunctionReport> {
+        let told_by = analyzer::ToldBy::of(&self.schedule);
+        calls.figures(self.schedule.has_switches(), told_by)
     }
 
     /// The functions that are watched; empty as long as their code is not mapped.
@@ -215,12 +218,6 @@ impl Growing {
         records.sort_by_key(|record| record.time);
         let is_complete = |record: &SidebandRecord| until.is_none_or(|until| record.time <= Some(until));
         self.early = records.split_off(records.partition_point(is_complete));
-        if self.frame.leaves_out {
-            // Only captures have reasons: here they would be kept for the whole watch.
-            let is_reason =
-                |body: &Sideband| matches!(body, Sideband::SchedSwitch { .. } | Sideband::SchedWaking(_));
-            records.retain(|record| !is_reason(&record.body));
-        }
         self.schedule.grow(&records);
         let is_of_code = |record: &SidebandRecord| {
             matches!(record.body, Sideband::Mmap(_) | Sideband::Fork { .. } | Sideband::Comm { .. })
@@ -326,7 +323,7 @@ impl Growing {
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut analysis = match self.analysis.take() {
             Some(paused) => paused.resume(around),
-            None => Analysis::new(&code.request, around).without_reasons(),
+            None => Analysis::new(&code.request, around),
         };
         if let Some(triggers) = &mut self.triggers {
             let end = until.or(self.frame.time_span.map(|(_, last)| last)).unwrap_or_default();
@@ -399,7 +396,7 @@ fn frame(recording: &Recording<'_>) -> Recording<'static> {
         kernel_release: recording.kernel_release.clone(),
         hostname: recording.hostname.clone(),
         kernel_symbols: String::new(),
-        sched_apart_ns: None,
+        sched_apart_ns: recording.sched_apart_ns,
         command_line: recording.command_line.clone(),
         first_pid: recording.first_pid,
         time_span: None,

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use analyzer::{FunctionReport, Report};
+use analyzer::Report;
 use anyhow::{Context as _, Result};
 use model::{Ns, Recording};
 
@@ -62,9 +62,11 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     // A program that is started has the terminal itself.
     let on_screen =
         args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
-    let has_captures = args.capture.is_asked() || on_screen;
-    let capturing = if has_captures { Some(Capturing::of(&args, on_screen)?) } else { None };
-    let record_args = record_args(args, has_captures);
+    let capturing = match args.capture.is_asked() || on_screen {
+        true => Some(Capturing::of(&args, on_screen)?),
+        false => None,
+    };
+    let record_args = record_args(args);
     if let Some(input) = replay {
         let mut report = ReportConfig::of_recording(record_args)?;
         report.calls.input = input;
@@ -144,7 +146,7 @@ fn interval_of(seconds: f64) -> Result<Duration> {
 }
 
 /// The options that a recording and its report have, too.
-fn record_args(args: WatchArgs, has_captures: bool) -> RecordArgs {
+fn record_args(args: WatchArgs) -> RecordArgs {
     let calls = CallsArgs {
         functions: args.functions,
         candidate: args.candidate,
@@ -164,8 +166,7 @@ fn record_args(args: WatchArgs, has_captures: bool) -> RecordArgs {
         per_thread: args.per_thread,
         aux_size: args.aux_size,
         pt_config: args.pt_config,
-        // Reasons are not gathered while a recording grows, but captures have them.
-        no_sched: !has_captures,
+        no_sched: args.no_sched,
         backend: Some(BackendChoice::Pt),
         program: args.program,
         ..RecordArgs::default()
@@ -273,8 +274,7 @@ impl Watch {
             Ns(0) => meant.interval_ns,
             until => meant.now.since(until),
         };
-        let off_cpu = self.growing.knows_off_cpu();
-        let figures = gain.calls.figures(off_cpu);
+        let figures = self.growing.figures(&gain.calls);
         let interval = Interval {
             time_ns: meant.time.0,
             interval_ns: meant.interval_ns,
@@ -287,7 +287,7 @@ impl Watch {
         };
         self.display.interval(&interval, &gain.slowest, &self.growing)?;
         if let Some(path) = &self.openmetrics {
-            let figures: Vec<FunctionReport> = self.growing.total().figures(off_cpu);
+            let figures = self.growing.figures(self.growing.total());
             let totals = openmetrics::Totals {
                 figures: &figures,
                 names: &self.names,
@@ -394,7 +394,7 @@ impl Watch {
                 aux_bytes: trace_bytes - not_decoded_bytes.min(trace_bytes),
                 decoder: config.calls.decoder.name(),
                 clock_offsets: recording.clock_offsets,
-                sched_apart_ns: None,
+                sched_apart_ns: recording.sched_apart_ns,
                 inlined: &inlined,
                 only: &config.calls.only(),
                 problems: &[],

@@ -48,6 +48,12 @@ impl Reasons {
     pub(super) fn waits_for(&mut self, time: Ns, waiting: Box<Waiting>) {
         self.waits.push((time, waiting));
     }
+
+    /// Forgets those of times off the CPU that end up to `time`.
+    pub(super) fn forget_before(&mut self, time: Ns) {
+        self.waits.drain(..self.waits.partition_point(|(at, _)| *at < time));
+        self.wakers.drain(..self.wakers.partition_point(|(at, _)| *at < time));
+    }
 }
 
 impl ThreadLife {
