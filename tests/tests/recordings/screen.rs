@@ -76,7 +76,7 @@ fn the_view_follows_the_size_of_the_terminal() {
     terminal.resize(10, 40).unwrap();
     terminal.shows("60 x 16 at least").unwrap();
     terminal.resize(60, 200).unwrap();
-    terminal.shows("up/down call  enter tree  w page").unwrap();
+    terminal.shows("up/down  enter tree  w page").unwrap();
     terminal.press("q").unwrap();
     assert!(terminal.ends().unwrap().success());
 }

@@ -248,6 +248,7 @@ fn key(event: KeyEvent) -> Option<ScreenKey> {
         KeyCode::Char('q') => ScreenKey::Leave,
         KeyCode::Char(' ') => ScreenKey::Pause,
         KeyCode::Char('a') => ScreenKey::ToggleSpan,
+        KeyCode::Char('c') => ScreenKey::ToggleWaits,
         KeyCode::Char('w') => ScreenKey::WritePage,
         KeyCode::Char('k') | KeyCode::Up => ScreenKey::Up,
         KeyCode::Char('j') | KeyCode::Down => ScreenKey::Down,

@@ -47,6 +47,7 @@ fn function(name: &str, counts: &[u64]) -> FunctionFigures {
             row("*self", 500_000, 1_000),
             row("[syscall]", 1_000, 3),
         ],
+        waits: vec![row("futex", 300_000, 4), row("[preempted]", 20_000, 1)],
         callers: vec![
             row("ha_innobase::index_read", 2_300_000, 990),
             row("ha_innobase::general_fetch", 1_000, 10),
@@ -110,6 +111,8 @@ fn a_watch_fills_the_screen() {
     let mut state = watched(150);
     state.press(ScreenKey::ToggleSpan);
     state.press(ScreenKey::NextFunction);
+    state.press(ScreenKey::ToggleWaits);
+    assert!(text(&state, 80, 24).contains("waited for") && !text(&state, 80, 24).contains("called from"));
     check_golden("screen-200x60.txt", text(&state, 200, 60).as_bytes());
 }
 

@@ -66,7 +66,7 @@ fn draw_watch(frame: &mut Frame<'_>, area: Rect, state: &State, has_colours: boo
     draw_slow(frame, slow, state);
     frame.render_widget(Line::raw(fitting(&state.message, message.width)), message);
     let next = if state.latest.functions.len() > 1 { "  tab function" } else { "" };
-    let text = format!("q end  space pause  a all/interval{next}  up/down call  enter tree  w page");
+    let text = format!("q end  space pause  a all{next}  c waits  up/down  enter tree  w page");
     frame.render_widget(Line::styled(fitting(&text, area.width), reversed()), keys);
 }
 
@@ -141,14 +141,24 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Line::raw(fitting(&text, area.width)), second);
 }
 
-/// Children and callers, side by side.
+/// The least columns of a table beside two others.
+const TABLE_MIN: u16 = 44;
+
+/// Children, callers and waits, side by side as far as there is room.
 fn draw_sides(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let halves = [Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)];
-    let [left, _, right] = Layout::horizontal(halves).areas(area);
-    let (children, callers) =
-        state.shown().map_or((&[][..], &[][..]), |function| (&function.children, &function.callers));
-    draw_rows(frame, left, "inside", children);
-    draw_rows(frame, right, "called from", callers);
+    let none = FunctionFigures::default();
+    let shown = state.shown().unwrap_or(&none);
+    let inside = ("inside", &shown.children);
+    let (callers, waits) = (("called from", &shown.callers), ("waited for", &shown.waits));
+    let tables = match state.shows_waits {
+        _ if area.width >= 3 * TABLE_MIN => vec![inside, callers, waits],
+        true => vec![inside, waits],
+        false => vec![inside, callers],
+    };
+    let places = Layout::horizontal(tables.iter().map(|_| Constraint::Fill(1))).spacing(2).split(area);
+    for ((title, rows), place) in tables.into_iter().zip(places.iter()) {
+        draw_rows(frame, *place, title, rows);
+    }
 }
 
 /// Columns of a row's numbers: share, mean, count.

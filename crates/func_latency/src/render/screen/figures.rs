@@ -6,7 +6,7 @@ use analyzer::{Bucket, FunctionReport, Stats};
 
 use crate::printable::printable;
 use crate::render::Names;
-use crate::render::names::{caller_name, child_name};
+use crate::render::names::{caller_name, child_name, reason_name};
 use crate::render::units::share;
 
 /// What one interval has.
@@ -47,16 +47,18 @@ pub struct FunctionFigures {
     pub children: Vec<TimeRow>,
     /// From where the function was called, the longest first.
     pub callers: Vec<TimeRow>,
+    /// What the calls waited for off the CPU, the longest first.
+    pub waits: Vec<TimeRow>,
 }
 
-/// A child's or a caller's row.
+/// A child's, a caller's or a wait's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeRow {
     /// What it is called.
     pub name: String,
     /// Time inside the calls, or of the calls.
     pub sum_ns: u64,
-    /// Number of calls.
+    /// How often.
     pub count: u64,
 }
 
@@ -102,6 +104,8 @@ impl FunctionFigures {
             children.map(|child| (child_name(names, child), child.total.sum_ns, child.total.count));
         let callers = report.callers.iter();
         let callers = callers.map(|of| (caller_name(names, of.caller), of.latency.sum_ns, of.latency.count));
+        let waits = report.off_cpu_causes.iter().flat_map(|causes| &causes.reasons);
+        let waits = waits.map(|row| (reason_name(&row.reason), row.split.total_ns(), row.count));
         Self {
             name: printable(name),
             latency: is_any.then_some(report.latency),
@@ -109,6 +113,7 @@ impl FunctionFigures {
             histogram: report.histogram.clone(),
             children: rows(children),
             callers: rows(callers),
+            waits: rows(waits),
         }
     }
 

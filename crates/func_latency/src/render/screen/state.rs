@@ -38,6 +38,8 @@ pub enum ScreenKey {
     NextFunction,
     /// Figures of the interval, or of everything so far.
     ToggleSpan,
+    /// Callers or waits, where there is no room for both.
+    ToggleWaits,
     /// Back from an opened call.
     Back,
     /// The end of the watch.
@@ -128,6 +130,8 @@ pub struct State {
     /// The call that was chosen with the keys; `None`, or gone: the slowest is.
     chosen: Option<ListedCall>,
     pub(super) span: ShownSpan,
+    /// Waits are shown where there is no room for callers, too.
+    pub(super) shows_waits: bool,
     pub(super) phase: WatchPhase,
     pub(super) opened: Option<CallText>,
     /// The capture that was asked for by a key, and what is done with it as soon as it is there.
@@ -226,6 +230,7 @@ impl State {
                 self.function = (self.function + 1) % self.latest.functions.len().max(1);
                 self.chosen = None;
             }
+            ScreenKey::ToggleWaits => self.shows_waits = !self.shows_waits,
             ScreenKey::ToggleSpan => {
                 self.span = match self.span {
                     ShownSpan::Interval => ShownSpan::All,
