@@ -34,7 +34,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 19] = [
+pub const TRIALS: [Trial; 20] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
@@ -44,9 +44,10 @@ pub const TRIALS: [Trial; 19] = [
     Trial { name: "started-program", run: endings::started_program },
     Trial { name: "processes", run: targets::processes },
     Trial { name: "two-recordings", run: targets::two_recordings },
-    Trial { name: "watch", run: watch::watched },
+    Trial { name: "watch", run: watch::added_up },
     Trial { name: "captures", run: watch::captured },
     Trial { name: "view", run: watch::viewed },
+    Trial { name: "behind", run: watch::behind },
     Trial { name: "preview", run: targets::preview },
     Trial { name: "filtered-files", run: files::filtered },
     Trial { name: "filtered-containers", run: containers::filtered },

@@ -19,7 +19,7 @@ use crate::paths::Vm;
 const REQUESTS: u64 = 300;
 
 /// From the first call to the target's end, without a filter and with one.
-pub(super) fn watched(vm: &Vm) -> Result<String> {
+pub(super) fn added_up(vm: &Vm) -> Result<String> {
     let plain = watch(vm, &[])?;
     let filtered = watch(vm, &["-i"])?;
     Ok(format!("{plain}; with a filter {filtered}"))
@@ -107,6 +107,42 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
     Ok("a call was opened, and the report printed before the target had ended".to_owned())
 }
 
+/// Rounds of the target that makes more trace than there is room for: each has one call of `outer`, two of
+/// `mid` and six of `leaf`.
+const ROUNDS: u64 = 6_000;
+
+/// Trace comes faster than it is decoded, and has little room: part of it is left out. The calls that are
+/// seen whole are right all the same, the ledger has the part that is left out, and the target runs on.
+pub(super) fn behind(vm: &Vm) -> Result<String> {
+    let place = Place::new("behind")?;
+    let more = ["--spool", "250K", "-w", "1", "-f", "outer", "-f", "mid"].map(str::to_owned);
+    let (documents, _) = watched(vm, &place, ("nest", ROUNDS), &more, &|_| Ok(()))?;
+    let (report, intervals) = documents.split_last().context("nothing was printed")?;
+    let decoded = |line: &Value| line["decoded"].as_f64().unwrap_or(0.0);
+    let some_left_out = intervals.iter().filter(|line| decoded(line) < 1.0).count();
+    ensure!(some_left_out > 0, "everything was decoded: {intervals:?}");
+    let lost = report["loss"]["by_cause"].as_array().context("no losses")?;
+    let left_out = lost.iter().find(|loss| loss["cause"] == "not decoded").context("none is not decoded")?;
+    ensure!(left_out["lost_ns"].as_u64() > Some(0), "it has no time: {left_out}");
+    let mut seen = Vec::new();
+    for (number, (made, children)) in [(ROUNDS, 2), (2 * ROUNDS, 3)].into_iter().enumerate() {
+        let function = &report["functions"][number];
+        let count = function["latency_ns"]["count"].as_u64().context("no calls")?;
+        let sum: u64 = intervals.iter().map(|line| calls(line, number)).sum();
+        ensure!(sum == count, "{sum} calls in intervals, {count} in the report: {report}");
+        ensure!(0 < count && count < made, "{count} of {made} calls were seen whole");
+        let rows = function["children"].as_array().context("no children")?;
+        let called: u64 =
+            rows.iter().filter(|row| row["kind"] == "call").filter_map(|row| row["count"].as_u64()).sum();
+        ensure!(
+            called == children * count,
+            "{called} children of {count} calls, not {children} each: {report}"
+        );
+        seen.push(count);
+    }
+    Ok(format!("{some_left_out} of {} intervals have less than all; {seen:?} calls seen", intervals.len()))
+}
+
 /// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done
 /// while the target runs.
 fn lines(
@@ -115,9 +151,20 @@ fn lines(
     more: &[String],
     meanwhile: &dyn Fn(&Child) -> Result<()>,
 ) -> Result<(Vec<Value>, String)> {
-    let program = vm.programs().join("server").display().to_string();
+    watched(vm, place, ("server", REQUESTS), more, meanwhile)
+}
+
+/// What a watch of this target and its number of rounds prints.
+fn watched(
+    vm: &Vm,
+    place: &Place,
+    (target, rounds): (&str, u64),
+    more: &[String],
+    meanwhile: &dyn Fn(&Child) -> Result<()>,
+) -> Result<(Vec<Value>, String)> {
+    let program = vm.programs().join(target).display().to_string();
     let mut target =
-        command(&[program, REQUESTS.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+        command(&[program, rounds.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
     sleep(HEAD_START);
     let starts = machine::starts()?;
     let (lines, said) = (place.path("lines"), place.path("said"));
@@ -166,6 +213,12 @@ fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
             "function {function}: {sum} calls in intervals, {reported:?} in the report, not {expected}: {intervals:?}"
         );
     }
+    // Each call of `handle` sleeps once, if its time is not over before it sleeps.
+    let waits = report.pointer("/functions/1/off_cpu_causes/reasons").and_then(Value::as_array);
+    let sleeps = waits.into_iter().flatten().find(|reason| reason["name"] == "clock_nanosleep");
+    let slept = sleeps.and_then(|reason| reason["count"].as_u64());
+    let is_so = slept.is_some_and(|slept| (REQUESTS * 9 / 10..=REQUESTS).contains(&slept));
+    ensure!(is_so, "{slept:?} sleeps in {REQUESTS} calls: {waits:?}");
     let metrics = fs::read_to_string(&metrics)?;
     ensure!(metrics.ends_with("# EOF\n"), "no metrics: {metrics}");
     let left = fs::read_dir(place.root())?.count();
