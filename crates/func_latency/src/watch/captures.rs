@@ -47,6 +47,8 @@ const WAITING_MAX: usize = 1 << 10;
 pub(super) struct CaptureTrace<'a> {
     /// The files that have it, in order.
     pub(super) files: Vec<Source<'a>>,
+    /// What is in each of them; records besides the trace are not needed.
+    pub(super) recordings: Vec<&'a Recording<'a>>,
     /// What is older is gone; `None`: nothing is.
     pub(super) begins: Option<Ns>,
 }
@@ -204,12 +206,10 @@ impl Captures {
             Ns(hit.span.0.0.saturating_sub(self.limits.before_ns)).max(trace.begins.unwrap_or_default());
         let to = Ns(hit.span.1.0.saturating_add(self.limits.after_ns));
         let directory = BundleDir::new(&place)?;
-        let files: Vec<Recording<'_>> =
-            trace.files.iter().map(|source| source.file.recording()).collect::<Result<_, _>>()?;
-        let excerpt = excerpt(&files, from, to);
+        let excerpt = excerpt(&trace.recordings, from, to);
         directory.write_by(RECORDING.as_ref(), |out| Ok(write_excerpt(&trace.files, &excerpt, out)?))?;
         let mut bundles = vec![image.bundle()];
-        if files.iter().any(|file| file.pt.kernel) {
+        if trace.recordings.iter().any(|recording| recording.pt.kernel) {
             bundles.push(image.bundle_of_kernel());
         }
         let objects_bytes = directory.write_objects(&bundles)?;

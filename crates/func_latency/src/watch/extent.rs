@@ -23,7 +23,7 @@ const PSBS: usize = 2;
 const SEARCHED: u64 = 1 << 15;
 
 /// The part of some files of one recording that has all from `from` to `to`.
-pub(super) fn excerpt(files: &[Recording<'_>], from: Ns, to: Ns) -> Excerpt {
+pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     let mut buffers: BTreeMap<AuxOwner, Vec<AuxPiece<'_>>> = BTreeMap::new();
     for buffer in files.iter().flat_map(|file| &file.buffers) {
         buffers.entry(buffer.owner).or_default().extend(&buffer.pieces);

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
 use perfdata::Source;
 use recorder::{Interrupts, Piece, Pieces};
+use self_cell::self_cell;
 
 use super::captures::CaptureTrace;
 use super::growing::{Growing, Part};
@@ -199,14 +200,14 @@ impl<'r> Follow<'r> {
         let file = recording::open(&piece.path)?;
         // It is mapped; so nothing is left of it when we are killed.
         let _ = fs::remove_file(&piece.path);
+        let mut read = ReadPiece::try_new(file, perfdata::File::recording)?;
         let Piece { until, trace_bytes, left_out_bytes, length, .. } = piece;
-        let (new, span, time) = {
-            let recording = file.recording()?;
-            let is_new = |record: &&model::SidebandRecord| record.file_offset >= piece.new_from;
-            let new: Vec<_> = recording.sideband.iter().filter(is_new).cloned().collect();
-            let last = new.iter().filter_map(|record| record.time).max();
-            (new, recording.time_span, until.or(last).unwrap_or_default())
-        };
+        let mut new = read.with_dependent_mut(|_, recording| std::mem::take(&mut recording.sideband));
+        new.retain(|record| record.file_offset >= piece.new_from);
+        let last = new.iter().filter_map(|record| record.time).max();
+        let time = until.or(last).unwrap_or_default();
+        let recording = read.borrow_dependent();
+        let span = recording.time_span;
         missed.add(length, trace_bytes + left_out_bytes, left_out_bytes);
         if is_left_out {
             missed.not_decoded_bytes += trace_bytes;
@@ -215,8 +216,7 @@ impl<'r> Follow<'r> {
             let part = Part { buffers: Vec::new(), sideband: new, until, span };
             watch.growing.take_records(part)
         } else {
-            let recording = file.recording()?;
-            let buffers = buffers(&self.tails, &recording, &mut watch.growing);
+            let buffers = buffers(&self.tails, recording, &mut watch.growing);
             let part = Part { buffers: buffers.clone(), sideband: new, until, span };
             let all = std::mem::take(missed);
             let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -236,25 +236,34 @@ impl<'r> Follow<'r> {
             added
         };
         done?;
-        self.keep(watch, piece, file, time);
+        self.keep(watch, piece, read, time);
         Ok(())
     }
 
     /// Keeps a decoded piece as long as a capture may need it and there is room; makes the captures that are
     /// due.
-    fn keep(&mut self, watch: &mut Watch, piece: Piece, file: perfdata::File, time: Ns) {
+    fn keep(&mut self, watch: &mut Watch, piece: Piece, read: ReadPiece, time: Ns) {
         let Some(needs_from) = watch.needs_from() else {
-            drop(file);
+            drop(read);
             self.waiting_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
             return;
         };
         let until = piece.until;
-        self.kept.pieces.push_back(KeptPiece { file, new_from: piece.new_from, bytes: piece.bytes, time });
+        self.kept.pieces.push_back(KeptPiece { read, new_from: piece.new_from, bytes: piece.bytes, time });
         if watch.capture(&self.kept.trace(), until) {
             self.interrupts.end_early();
         }
         let freed = self.kept.trim(needs_from, self.most_bytes / WAITING_SHARE);
         self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+}
+
+self_cell! {
+    /// A mapped piece, and its records that are not taken out of it.
+    struct ReadPiece {
+        owner: perfdata::File,
+        #[covariant]
+        dependent: Recording,
     }
 }
 
@@ -267,7 +276,7 @@ struct KeptPieces {
 }
 
 struct KeptPiece {
-    file: perfdata::File,
+    read: ReadPiece,
     new_from: u64,
     bytes: u64,
     /// Its end.
@@ -280,8 +289,13 @@ const KEPT_MAX: usize = 256;
 impl KeptPieces {
     fn trace(&self) -> CaptureTrace<'_> {
         let pieces = self.pieces.iter();
-        let files = pieces.map(|piece| Source { file: &piece.file, new_from: piece.new_from });
-        CaptureTrace { files: files.collect(), begins: self.begins }
+        let files =
+            pieces.clone().map(|piece| Source { file: piece.read.borrow_owner(), new_from: piece.new_from });
+        CaptureTrace {
+            files: files.collect(),
+            recordings: pieces.map(|piece| piece.read.borrow_dependent()).collect(),
+            begins: self.begins,
+        }
     }
 
     /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are

@@ -70,7 +70,8 @@ pub(super) fn run(
                 now: to,
             },
         )?;
-        let trace = CaptureTrace { files: vec![Source { file: &file, new_from: 0 }], begins: None };
+        let files = vec![Source { file: &file, new_from: 0 }];
+        let trace = CaptureTrace { files, recordings: vec![&whole], begins: None };
         watch.capture(&trace, (!is_last).then_some(to));
         seen_bytes = bytes;
         if is_last {

@@ -42,7 +42,7 @@ pub(super) fn write(
     }
     figures.write(out, width)?;
     if function.latency.count > 0 {
-        error_line(out, view, function)?;
+        error_line(out, view, function, width)?;
         cpu_line(out, view, function)?;
     }
     slices::figures(out, function, view.report.trace.span_ns)?;
@@ -98,7 +98,12 @@ pub(super) fn title(
 }
 
 /// Figures without their error would look exact.
-fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
+fn error_line(
+    out: &mut dyn Write,
+    view: &View<'_>,
+    function: &FunctionReport,
+    width: usize,
+) -> io::Result<()> {
     let (error, count) = (&function.error, function.latency.count);
     let mean = mean_duration(error.sum_ns as f64 / count as f64);
     let max = duration(error.max_ns);
@@ -112,16 +117,15 @@ fn error_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -
     }
     if error.shorter > 0 {
         let (calls, of_all) = (counted(error.shorter, "call"), percent(share(error.shorter, count)));
-        writeln!(
-            out,
-            "  {calls} ({of_all} %) took less than their own error: all that is known is an upper bound"
-        )?;
+        let sentence = format!(
+            "{calls} ({of_all} %) took less than their own error: all that is known is an upper bound"
+        );
+        write_sentence(out, &sentence, (2, 4), width)?;
     }
     if function.latency.rounded {
-        writeln!(
-            out,
-            "  more than 1,048,576 latencies are different: percentiles and stddev are of latencies rounded down by less than 0.1 %"
-        )?;
+        let sentence = "more than 1,048,576 latencies are different: percentiles and stddev are of latencies \
+                        rounded down by less than 0.1 %";
+        write_sentence(out, sentence, (2, 4), width)?;
     }
     Ok(())
 }
