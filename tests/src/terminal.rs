@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -145,14 +146,17 @@ impl InTerminal {
     /// Closes the terminal's window. Waits for the program's end.
     ///
     /// # Errors
-    /// It does not end.
+    /// It does not end, or is killed.
     pub fn close(self) -> io::Result<ExitStatus> {
         let Self { outside, inside, mut child, .. } = self;
         drop((outside, inside));
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok(status);
+                return match status.signal() {
+                    None => Ok(status),
+                    Some(_) => Err(io::Error::other(format!("it was killed: {status}"))),
+                };
             }
             if Instant::now() > until {
                 child.kill()?;

@@ -124,12 +124,14 @@ impl<'a> Analysis<'a> {
         (summary.into_report(), code)
     }
 
-    /// Stops for a while, in which the recording grows.
+    /// Stops for a while, in which the recording grows. All events from before `until` were given out: the
+    /// schedule may forget times off the CPU that ended earlier.
     #[must_use]
-    pub fn pause(self) -> PausedAnalysis {
+    pub fn pause(self, until: Ns) -> PausedAnalysis {
         let nowhere = nowhere::surroundings();
-        let Self { mut session, threads, tids, events } = self;
-        for thread in threads.values().flatten() {
+        let Self { mut session, mut threads, tids, events } = self;
+        for thread in threads.values_mut().flatten() {
+            thread.pass_off_cpu(until);
             session.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
         }
         let threads = threads.into_iter();

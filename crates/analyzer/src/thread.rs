@@ -96,6 +96,14 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// No event from before `until` will come: times off the CPU that ended earlier are passed, even if the
+    /// thread's next event is far away. Events that wait for a landing to be decided have their own times.
+    pub(crate) fn pass_off_cpu(&mut self, until: Ns) {
+        if self.undecided.is_none() {
+            self.off_cpu.pass(EventTime::exact(until));
+        }
+    }
+
     /// The thread's off-CPU time at the begin of its oldest open call that the request asks for.
     pub(crate) fn off_cpu_from_ns(&self) -> u64 {
         self.stack.off_cpu_from_ns().unwrap_or_else(|| self.off_cpu.total_ns())

@@ -57,8 +57,8 @@ struct ThreadWaits {
     intervals: Vec<Interval>,
     /// The thread's off-CPU time up to the end of the last one.
     so_far_ns: u64,
-    /// When the last one began; `None`: there was none yet.
-    last_out: Option<Ns>,
+    /// The last one's begin and end; `None`: there was none yet.
+    last: Option<(Ns, Ns)>,
     /// It has all that the schedule has now.
     is_current: bool,
 }
@@ -76,8 +76,9 @@ impl ThreadWaits {
         if let Some(life) = life {
             let back = life.off_cpu.iter().map(|off| off.to);
             for (why, _) in life.why_off_cpu(tid).into_iter().zip(back).filter(|(_, back)| back.is_some()) {
-                if Some(why.out) > self.last_out {
-                    self.last_out = Some(why.out);
+                let at = Some((why.out, why.back));
+                if at > self.last {
+                    self.last = at;
                     self.so_far_ns = self.so_far_ns.saturating_add(why.split().total_ns());
                     self.intervals.push(Interval { so_far_ns: self.so_far_ns, why });
                 }

@@ -67,6 +67,11 @@ fn write(line: &str) {
 /// Messages that wait while a full screen has the terminal; `None`: none wait.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
+/// A full screen has the terminal.
+pub(crate) fn are_held() -> bool {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// While it lives messages wait. Then they are written.
 pub(crate) struct HeldMessages(());
 

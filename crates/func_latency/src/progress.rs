@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
+use crate::messages;
 use crate::render::units::size;
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -21,7 +22,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress over `total_bytes` bytes.
     pub(crate) fn new(what: &'static str, total_bytes: u64) -> Self {
-        let next = stderr().is_terminal().then(|| Instant::now() + FIRST);
+        let is_shown = stderr().is_terminal() && !messages::are_held();
+        let next = is_shown.then(|| Instant::now() + FIRST);
         Self { what, total_bytes, next: Cell::new(next), written: Cell::new(false) }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use image::{Image, ImageOptions, KernelOptions};
+use image::{Image, ImageOptions, KernelOptions, KernelSymbols};
 use model::{AuxBuffer, Damage, Recording, Schedule};
 
 use crate::exit::{Exit, failure};
@@ -102,6 +102,7 @@ pub(crate) fn load(
 
 /// The objects that ran, found by these options, and which thread ran when.
 pub(crate) fn load_with(recording: &Recording<'_>, options: &ImageOptions) -> (Image, Schedule) {
-    let image = Image::load(&recording.sideband, options).with_kernel_symbols(&recording.kernel_symbols);
+    let image = Image::load(&recording.sideband, options)
+        .with_kernel_symbols(KernelSymbols::parse(&recording.kernel_symbols));
     (image, Schedule::new(&recording.sideband))
 }

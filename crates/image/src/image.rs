@@ -88,10 +88,10 @@ impl Image {
         Self { spaces, objects, bases, kinds, regions, names, kernel_origin: origin, kernel_symbols }
     }
 
-    /// The same, with the symbols that the recording has of its kernel (lines of `/proc/kallsyms`).
+    /// Adds symbols of the kernel: they name the functions on its stacks.
     #[must_use]
-    pub fn with_kernel_symbols(self, text: &str) -> Self {
-        Self { kernel_symbols: KernelSymbols::parse(text), ..self }
+    pub fn with_kernel_symbols(self, kernel_symbols: KernelSymbols) -> Self {
+        Self { kernel_symbols, ..self }
     }
 
     /// All objects, in the order in which they were first mapped.

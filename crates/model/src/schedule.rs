@@ -117,7 +117,7 @@ impl Schedule {
             let is_over = |off: &OffCpu| off.to.is_some_and(|to| to < time);
             let over = life.off_cpu.partition_point(is_over);
             if let Some(last) = life.off_cpu.drain(..over).next_back() {
-                life.reasons.forget_before(last.to.unwrap_or(last.from));
+                life.reasons.forget(&last);
             }
             let later = life.on_cpu.partition_point(|(from, _)| *from <= time);
             life.on_cpu.drain(..later.saturating_sub(1));

@@ -1,6 +1,7 @@
 //! The view of `watch` in a pseudo-terminal: what keys, other sizes, signals and the terminal's end do.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -9,12 +10,16 @@ use truth_tests::terminal::InTerminal;
 
 /// A watch of the fixture `rare`, in a terminal of 80 columns; `None`: the fixture is not there.
 fn watched(more: &[&str]) -> Option<(InTerminal, TempDir)> {
-    let data = fixture("rare")?.data;
     let directory = tempfile::tempdir().unwrap();
+    Some((watched_in(directory.path(), more)?, directory))
+}
+
+fn watched_in(directory: &Path, more: &[&str]) -> Option<InTerminal> {
+    let data = fixture("rare")?.data;
     let command =
         [env!("CARGO_BIN_EXE_func_latency_under_test"), "watch", "-f", "rarely_slow", "-n", "0.001"];
     let words = [&command[..], more, &["--replay", data.to_str().unwrap()]].concat();
-    Some((InTerminal::start(&words, directory.path(), (24, 80)).unwrap(), directory))
+    Some(InTerminal::start(&words, directory, (24, 80)).unwrap())
 }
 
 /// What was written when the view had been left.
@@ -47,6 +52,14 @@ fn a_slow_call_is_opened_by_keys() {
     assert!(report.contains("count: 60,000") && report.contains("1 captured, 1 kept"), "{report}");
     let wants_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     assert_eq!(terminal.written().contains("48;5;"), wants_colours);
+
+    // Another watch of the recording opens the capture that is there.
+    let Some(mut terminal) = watched_in(directory.path(), &[]) else { return };
+    terminal.shows("the watch has ended").unwrap();
+    terminal.press("\x1b[B\r").unwrap();
+    terminal.shows("of [rarely_slow], called from").unwrap();
+    terminal.press("q").unwrap();
+    assert!(terminal.ends().unwrap().success());
 }
 
 /// Ends the view in this way; the report comes all the same.

@@ -2,11 +2,13 @@
 
 use model::{OffCpuSplit, Pid, Tid};
 
-use super::script::analyse;
+use super::script::{analyse, causes_in_parts};
 use crate::{OffCpuCauses, Reason, ReasonRow, Request, ToldBy, Waker, WakerRow};
 
 fn causes(script: &str) -> OffCpuCauses {
-    analyse(script, Request::default()).functions.swap_remove(0).off_cpu_causes.unwrap()
+    let causes = analyse(script, Request::default()).functions.swap_remove(0).off_cpu_causes;
+    assert_eq!(causes_in_parts(script), causes, "{script}");
+    causes.unwrap()
 }
 
 fn split(blocked_ns: u64, runnable_ns: u64) -> OffCpuSplit {

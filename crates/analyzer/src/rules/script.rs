@@ -39,8 +39,9 @@ use model::{
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
-    CodeRequest, FunctionReport, OpenCaller, OpenCalls, OwnCode, Place, Reason, Report, Request, RowGap,
-    RowParts, RowSink, Status, Step, Surroundings, TimeRow, TreeSink, Violation,
+    CodeRequest, FunctionReport, OffCpuCauses, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Reason,
+    Report, Request, RowGap, RowParts, RowSink, Status, Step, Surroundings, TimeRow, ToldBy, TreeSink,
+    Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -303,6 +304,35 @@ pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
     analysis.decide_rest();
     sums.merge(&analysis.take_calls());
     (before, complete(&sums))
+}
+
+/// Why the calls of `f` were off the CPU, by an analysis that stops before each event, while the schedule
+/// grows and forgets.
+pub(super) fn causes_in_parts(script: &str) -> Option<OffCpuCauses> {
+    let Parsed { program, events, mut records, request, has_ip_filter, .. } =
+        parse(script, Request::default());
+    records.sort_by_key(|record| record.time);
+    let is_switch = |record: &SidebandRecord| {
+        matches!(record.body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. })
+    };
+    let mut schedule = Schedule::growing(true, records.iter().any(is_switch));
+    let mut records = records.into_iter().peekable();
+    let (mut sums, mut paused) = (CallSums::default(), None::<PausedAnalysis>);
+    let next = events.iter().skip(1).map(|(.., event)| event.time().point).chain([Ns(1000)]);
+    for ((tid, space, event), until) in events.iter().zip(next) {
+        let new = std::iter::from_fn(|| records.next_if(|record| record.time <= Some(until)));
+        schedule.grow(&new.collect::<Vec<_>>());
+        let around = surroundings(&program, &schedule, has_ip_filter);
+        let mut analysis = match paused.take() {
+            Some(paused) => paused.resume(around),
+            None => Analysis::new(&request, around),
+        };
+        analysis.events(Pid(7), *tid, *space, &[*event]);
+        sums.merge(&analysis.take_calls());
+        paused = Some(analysis.pause(until));
+        schedule.forget_before(until);
+    }
+    sums.figures(true, ToldBy::of(&schedule)).swap_remove(0).off_cpu_causes
 }
 
 /// What a script says.

@@ -9,10 +9,10 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use analyzer::{CallRow, Request};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use model::{Ns, Recording};
 use perfdata::{Source, write_excerpt};
 
@@ -98,7 +98,10 @@ impl Captures {
             while self.recent.front().is_some_and(|at| at.0.saturating_add(per.0) <= end.0) {
                 self.recent.pop_front();
             }
-            if hit.is_asked && self.waiting.len() < WAITING_MAX {
+            let is_same = |known: &&mut Hit| (known.span, &known.name) == (hit.span, &hit.name);
+            if let Some(known) = self.waiting.iter_mut().find(is_same) {
+                known.is_asked |= hit.is_asked;
+            } else if hit.is_asked && self.waiting.len() < WAITING_MAX {
                 self.waiting.push(hit);
             } else if self.recent.len() >= number as usize || self.waiting.len() >= WAITING_MAX {
                 self.counts.beyond_rate += 1;
@@ -152,15 +155,28 @@ impl Captures {
                 self.counts.less_slow += 1;
                 continue;
             }
-            match self.write(growing, trace, &hit) {
+            let place = self.limits.directory.join(capture_name(hit.span.0.0, &hit.name));
+            if let Some(capture) = capture_at(&place) {
+                made(&capture);
+                continue;
+            }
+            match self.write(&place, growing, trace, &hit) {
                 Ok(capture) => {
                     self.counts.made += 1;
-                    made(&capture);
                     let at = hit.span.1;
-                    let path = PathBuf::from(&capture.path);
                     let Hit { latency_ns, is_asked, .. } = hit;
-                    self.kept.push(Kept { path, latency_ns, is_asked, at, bytes: capture.bytes });
+                    self.kept.push(Kept {
+                        path: place.clone(),
+                        latency_ns,
+                        is_asked,
+                        at,
+                        bytes: capture.bytes,
+                    });
                     self.remove_least();
+                    match self.kept.iter().any(|kept| kept.path == place) {
+                        true => made(&capture),
+                        false => messages::warn(format!("{} had no room: see --keep", capture.path)),
+                    }
                 }
                 Err(error) => {
                     self.counts.failed += 1;
@@ -197,15 +213,16 @@ impl Captures {
     }
 
     /// Writes one capture.
-    fn write(&self, growing: &Growing, trace: &CaptureTrace<'_>, hit: &Hit) -> Result<Capture> {
+    fn write(&self, place: &Path, growing: &Growing, trace: &CaptureTrace<'_>, hit: &Hit) -> Result<Capture> {
         let image = growing.image().context("no code is known yet")?;
         let function = hit.function.or_else(|| growing.wanted().first().map(|wanted| wanted.function.id));
         let function = function.context("no function is known yet")?;
-        let place = self.limits.directory.join(capture_name(hit.span.0.0, &hit.name));
+        let is_gone = trace.begins.is_some_and(|begins| begins > hit.span.1);
+        ensure!(!is_gone, "its trace is gone: --spool has room for more");
         let from =
             Ns(hit.span.0.0.saturating_sub(self.limits.before_ns)).max(trace.begins.unwrap_or_default());
         let to = Ns(hit.span.1.0.saturating_add(self.limits.after_ns));
-        let directory = BundleDir::new(&place)?;
+        let directory = BundleDir::new(place)?;
         let excerpt = excerpt(&trace.recordings, from, to);
         directory.write_by(RECORDING.as_ref(), |out| Ok(write_excerpt(&trace.files, &excerpt, out)?))?;
         let mut bundles = vec![image.bundle()];
@@ -299,6 +316,12 @@ impl Captures {
         }
         messages::note(said);
     }
+}
+
+/// The capture that is in a directory: of another watch of the recording, or of another trigger.
+fn capture_at(place: &Path) -> Option<Capture> {
+    let capture: Capture = serde_json::from_slice(&fs::read(place.join(CAPTURE)).ok()?).ok()?;
+    Some(Capture { path: place.display().to_string(), ..capture })
 }
 
 /// The call that was hit, or the innermost one in which something happened.

@@ -31,6 +31,8 @@ pub(super) enum Display {
     Json,
     /// A view that is drawn anew.
     Screen { screen: Screen, total_at: Option<Instant> },
+    /// A view that was left: only the report is to come.
+    Closed,
 }
 
 impl Display {
@@ -67,6 +69,7 @@ impl Display {
                 screen.show(Update::Interval(Box::new(figures)));
                 return Ok(());
             }
+            Self::Closed => return Ok(()),
             Self::Json => json::write(&mut out, interval),
             Self::Lines { has_head } => {
                 let head = if *has_head { Ok(()) } else { interval::write_head(&mut out) };
@@ -88,7 +91,7 @@ impl Display {
                 return;
             }
             Self::Json => serde_json::to_string(capture).unwrap_or_default(),
-            Self::Lines { .. } => {
+            Self::Lines { .. } | Self::Closed => {
                 let took = latency_ns.map_or_else(String::new, |ns| format!(" {}", duration(ns)));
                 let thread = tid.map_or_else(String::new, |tid| format!(", thread {tid}"));
                 printable(&format!("capture {path}: {function}{took} ({trigger}){thread}: {cause}"))
@@ -104,13 +107,22 @@ impl Display {
     pub(super) fn wishes(&self) -> Vec<Wish> {
         match self {
             Self::Screen { screen, .. } => screen.wishes().collect(),
-            Self::Lines { .. } | Self::Json => Vec::new(),
+            Self::Lines { .. } | Self::Json | Self::Closed => Vec::new(),
         }
     }
 
     /// Whether keys can ask for something.
     pub(super) const fn is_view(&self) -> bool {
         matches!(self, Self::Screen { .. })
+    }
+
+    /// Gives the terminal back, if a view has it; figures are not told any more.
+    pub(super) fn close(&mut self) -> bool {
+        let is_view = self.is_view();
+        if is_view {
+            *self = Self::Closed;
+        }
+        is_view
     }
 
     /// Nothing more will be recorded. Returns whether there is a view, which stays until it is left.

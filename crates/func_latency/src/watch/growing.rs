@@ -14,7 +14,7 @@ use analyzer::{
 };
 use anyhow::Result;
 use decoder::{Continuation, DecodeOptions, Grown};
-use image::Image;
+use image::{Image, KernelSymbols};
 use model::{
     AuxBuffer, AuxOwner, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Recording, Schedule, Sideband,
     SidebandRecord,
@@ -58,6 +58,8 @@ pub(crate) struct Growing {
     config: CallsConfig,
     /// The recording without its trace and sideband.
     frame: Recording<'static>,
+    /// They name what calls waited for in the kernel.
+    kernel_symbols: KernelSymbols,
     /// A part of a segment may wait for so long.
     patience: Option<Duration>,
     /// The records that say which code is where.
@@ -96,6 +98,7 @@ impl Growing {
         Self {
             config,
             frame: frame(recording),
+            kernel_symbols: KernelSymbols::parse(&recording.kernel_symbols),
             patience,
             code_records: Vec::new(),
             early: Vec::new(),
@@ -123,6 +126,11 @@ impl Growing {
     pub(crate) fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
         let frame = Recording { leaves_out: false, ..self.frame };
         Self { schedule: Schedule::growing(has_switches, has_switch_records), frame, ..self }
+    }
+
+    /// Of this kernel, which runs on: a recording has its symbols at its end.
+    pub(crate) fn with_kernel_of_this_machine(self) -> Self {
+        Self { kernel_symbols: KernelSymbols::read("/proc/kallsyms".as_ref()), ..self }
     }
 
     /// Looks for hits to capture.
@@ -241,7 +249,8 @@ impl Growing {
             binary: self.config.object.as_ref().map(Into::into),
             ..host::image_options(&self.frame, self.config.symfs.as_deref(), &self.config.kernel)
         };
-        let image = Image::load(&self.code_records, &options);
+        let image =
+            Image::load(&self.code_records, &options).with_kernel_symbols(self.kernel_symbols.clone());
         if let Some(code) = &mut self.code {
             let time = self.continuation.until();
             if !extends(&image, &code.image, &self.schedule, time) {
@@ -350,10 +359,11 @@ impl Growing {
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
         let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
-        self.analysis = Some(analysis.pause());
+        let needs_from = self.continuation.needs_schedule_from();
+        self.analysis = Some(analysis.pause(needs_from));
         // A frame knows its thread's time off the CPU; the schedule before the next event is not needed any
         // more.
-        self.schedule.forget_before(self.continuation.needs_schedule_from());
+        self.schedule.forget_before(needs_from);
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));
         let left_out_hits = left_out + self.triggers.as_mut().map_or(0, Triggers::take_left_out);

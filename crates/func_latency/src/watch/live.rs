@@ -39,6 +39,10 @@ pub(super) fn run(
     watch: impl FnOnce(&Recording<'_>) -> Result<Watch> + Send,
 ) -> Result<Exit> {
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    if live.on_screen {
+        // A signal must not leave the terminal as the view has it.
+        interrupts.keep();
+    }
     let prepared = Prepared::new(live.record, &interrupts)?;
     record_command::announce(live.record, &prepared);
     let spool = PieceDirectory::create(live.directory.as_deref())?;
@@ -55,14 +59,14 @@ pub(super) fn run(
     std::thread::scope(|scope| {
         let stays = live.record.window.is_none();
         let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, interrupts, stays);
-        let follow = scope.spawn(move || follow.run(watch));
+        // Where decoding fails the recording ends, too.
+        let follow = scope.spawn(move || follow.run(watch).inspect_err(|_| interrupts.end_early()));
         let first = spool.0.join("0.data");
         let recorded = prepared.record_in_pieces(&first, live.record.window, interrupts, Some(&how));
         // The follower ends when no more pieces can come.
         drop(how);
-        if !live.on_screen {
-            interrupts.give_back();
-        } else if recorded.is_err() {
+        interrupts.give_back();
+        if recorded.is_err() {
             interrupts.end_early();
         }
         recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
@@ -149,6 +153,7 @@ impl<'r> Follow<'r> {
             let is_left_out = self.is_too_much();
             let is_whole = piece.until.is_none();
             self.take(&mut watch, piece, at, is_left_out && !is_whole, &mut missed)?;
+            self.heed(&mut watch);
             arrived = self.next(Some(&mut watch));
         }
         if self.stays && !self.interrupts.was_taken() {
@@ -177,8 +182,21 @@ impl<'r> Follow<'r> {
     fn attend(&self, watch: &mut Watch) {
         watch.attend();
         let until = self.kept.pieces.back().map(|piece| piece.time);
-        if until.is_some() && watch.capture(&self.kept.trace(), until) || watch.is_left {
+        if until.is_some() && watch.capture(&self.kept.trace(), until) {
             self.interrupts.end_early();
+        }
+        self.heed(watch);
+    }
+
+    /// Ends the recording if the view was left; and the view if a signal came after one that had ended the
+    /// recording. Then the next signal ends this process.
+    fn heed(&self, watch: &mut Watch) {
+        if watch.is_left && !self.interrupts.was_taken() {
+            self.interrupts.end_early();
+        }
+        let is_over = watch.is_left || self.interrupts.was_taken() && self.interrupts.take();
+        if is_over && watch.leave() {
+            self.interrupts.let_go();
         }
     }
 

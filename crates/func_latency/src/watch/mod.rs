@@ -58,7 +58,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let openmetrics = args.openmetrics.clone();
     let replay = args.replay.clone();
     let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
-    let has_window = args.duration.is_some();
+    let (has_window, no_sched) = (args.duration.is_some(), args.no_sched);
     // A program that is started has the terminal itself.
     let on_screen =
         args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
@@ -89,6 +89,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
+        let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };
         let display = Display::new(report.format, on_screen)?;
         let watch = Watch::new(growing, report, interval, openmetrics, display);
         Ok(match capturing {
@@ -121,7 +122,7 @@ impl Capturing {
         let asked = Asked { over: capture.over, on: capture.on.clone(), on_gap: capture.on_gap };
         let triggers = Triggers::new(asked);
         let triggers = if on_screen { triggers.with_slowest() } else { triggers };
-        let listener = Listener::new(capture.until.as_deref())?;
+        let listener = Listener::new(capture.until.as_deref(), on_screen)?;
         Ok(Self { triggers, limits, listener })
     }
 }
@@ -207,6 +208,8 @@ struct Watch {
     ends_at: Option<Ns>,
     /// The view was left, by a key.
     is_left: bool,
+    /// The end of the last part.
+    last_time: Ns,
 }
 
 impl Watch {
@@ -231,6 +234,7 @@ impl Watch {
             after_ns: 0,
             ends_at: None,
             is_left: false,
+            last_time: Ns(0),
         }
     }
 
@@ -254,7 +258,8 @@ impl Watch {
     fn add(&mut self, part: Part<'_>, meant: Meant) -> Result<()> {
         let is_whole = part.until.is_none();
         let gain = self.growing.add(part)?;
-        let events = self.events(&meant, is_whole);
+        self.last_time = meant.time;
+        let events = self.events(is_whole);
         self.attend();
         if let Some((captures, _)) = &mut self.captures {
             captures.take(gain.hits);
@@ -302,12 +307,14 @@ impl Watch {
     }
 
     /// What has happened outside of the trace up to the end of a part.
-    fn events(&mut self, meant: &Meant, is_whole: bool) -> Vec<Hit> {
-        let time = meant.time;
+    fn events(&mut self, is_whole: bool) -> Vec<Hit> {
+        let time = self.last_time;
         let events: Vec<(Ns, Event)> = match &mut self.captures {
             None => return Vec::new(),
             Some((_, Outside::Polled(listener))) => {
-                let events = if is_whole { listener.wait() } else { listener.poll() };
+                // A view stays, and looks for it meanwhile.
+                let waits = is_whole && !self.display.is_view();
+                let events = if waits { listener.wait() } else { listener.poll() };
                 events.into_iter().map(|event| (time, event)).collect()
             }
             Some((_, Outside::Heard(heard))) => {
@@ -346,6 +353,12 @@ impl Watch {
         }
     }
 
+    /// Closes the view, if there is one.
+    fn leave(&mut self) -> bool {
+        self.is_left = true;
+        self.display.close()
+    }
+
     /// Everything was recorded: the view stays until it is left, or `is_over`. Captures are still made.
     fn stay(&mut self, trace: &CaptureTrace<'_>, is_over: impl Fn() -> bool) {
         if !self.display.end(&self.growing) {
@@ -354,7 +367,9 @@ impl Watch {
         while !self.is_left && !is_over() {
             thread::sleep(ATTENDED_EACH);
             self.attend();
-            self.capture(trace, None);
+            let events = self.events(false);
+            self.captures.iter_mut().for_each(|(captures, _)| captures.take(events.clone()));
+            self.is_left |= self.capture(trace, None) || self.ends_at.is_some();
         }
     }
 

@@ -29,17 +29,21 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// From here on SIGUSR2 does not end this process; starts the command of `--until`.
+    /// From here on SIGUSR2 does not end this process; starts the command of `--until`, which has no terminal
+    /// if a view has it.
     ///
     /// # Errors
     /// The command cannot be started.
-    pub(super) fn new(until: Option<&str>) -> Result<Self> {
+    pub(super) fn new(until: Option<&str>, on_screen: bool) -> Result<Self> {
         let signal = UserSignal::hold().context("cannot hold SIGUSR2 back")?;
         let command = match until {
             None => None,
             Some(text) => {
                 let mut child = Command::new("sh");
                 child.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+                if on_screen {
+                    child.stderr(Stdio::null());
+                }
                 let child = child.spawn().with_context(|| format!("--until {text}: cannot start sh"))?;
                 Some((text.to_owned(), child))
             }

@@ -19,6 +19,8 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use crate::messages::{self, HeldMessages};
 use crate::render::screen::draw;
@@ -55,7 +57,9 @@ pub(super) struct Screen {
 /// Whether there is a terminal that a view can have.
 pub(super) fn is_possible() -> bool {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    stdin().is_terminal() && stdout().is_terminal() && !is_dumb
+    // A shell's job in the background is stopped where it changes the terminal.
+    let is_in_front = || tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+    stdin().is_terminal() && stdout().is_terminal() && !is_dumb && is_in_front()
 }
 
 impl Screen {
@@ -64,7 +68,8 @@ impl Screen {
     /// # Errors
     /// It cannot be switched to raw keys and another screen.
     pub(super) fn open() -> Result<Self> {
-        let terminal = ratatui::try_init().context("cannot take the terminal; --lines does without")?;
+        let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
+        let terminal = terminal.context("cannot take the terminal; --lines does without")?;
         let (updates, arrived) = mpsc::channel();
         let (sender, wishes) = mpsc::channel();
         let view = ScreenThread {
@@ -115,7 +120,8 @@ impl ScreenThread {
     /// Shows the view until it is left.
     fn run(mut self, mut terminal: DefaultTerminal, arrived: &Receiver<Update>) {
         let left = self.follow(&mut terminal, arrived);
-        ratatui::restore();
+        // A terminal that is gone needs none of it.
+        let _ = ratatui::try_restore();
         if let Err(error) = left {
             messages::warn(format!("the terminal is gone: {error}; the watch ends"));
         }
@@ -174,6 +180,10 @@ impl ScreenThread {
 
     fn wish(&mut self, wish: Wish) {
         match wish {
+            Wish::Show(path) | Wish::WritePage(path) if !Path::new(&path).exists() => {
+                self.state.forget(&path);
+                self.state.say("its capture was removed, as slower ones are kept; the key makes another one");
+            }
             Wish::Show(path) => {
                 let words = ["show", "-i", &path].map(str::to_owned);
                 self.run_beside(words.into(), |text| Update::Text { path, text });

@@ -17,7 +17,7 @@ pub(super) struct KernelSymbol {
 }
 
 /// The running kernel's functions, by address.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KernelSymbols(Vec<KernelSymbol>);
 
 impl KernelSymbols {

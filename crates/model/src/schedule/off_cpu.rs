@@ -49,10 +49,12 @@ impl Reasons {
         self.waits.push((time, waiting));
     }
 
-    /// Forgets those of times off the CPU that end up to `time`.
-    pub(super) fn forget_before(&mut self, time: Ns) {
-        self.waits.drain(..self.waits.partition_point(|(at, _)| *at < time));
-        self.wakers.drain(..self.wakers.partition_point(|(at, _)| *at < time));
+    /// Forgets those of times off the CPU up to this one.
+    pub(super) fn forget(&mut self, last: &OffCpu) {
+        let end = last.to.unwrap_or(last.from);
+        self.waits.drain(..self.waits.partition_point(|(at, _)| *at < end));
+        let is_over = |at: Ns| at < end || Some(at) <= last.woken;
+        self.wakers.drain(..self.wakers.partition_point(|(at, _)| is_over(*at)));
     }
 }
 
@@ -157,6 +159,46 @@ mod tests {
             |blocked_ns, runnable_ns, preempted_ns| OffCpuSplit { blocked_ns, runnable_ns, preempted_ns };
         assert_eq!(splits, [split(4_000, 2_000, 0), split(0, 0, 3_000), split(9_000, 0, 0)]);
         assert_eq!(why.iter().map(OffCpuInterval::split).collect::<Vec<_>>(), splits);
+    }
+
+    /// What is forgotten takes its waits and wakers along, and no others.
+    #[test]
+    fn what_is_left_has_its_own_reasons() {
+        let leaves = |ns, syscall| {
+            let waiting = Some(Box::new(Waiting { syscall: Some(syscall), stack: vec![] }));
+            record(ns, 0, Sideband::SchedSwitch { prev: Tid(7), preempted: false, next: Tid(0), waiting })
+        };
+        let wakes = |ns: u64| {
+            let (user_stack, stack, is_perhaps_interrupted) = (vec![], vec![], false);
+            let (pid, tid, name) = (Pid(1), Tid(8), ns.to_string());
+            let waker = WakerSeen { pid, tid, name, stack, user_stack, is_perhaps_interrupted };
+            record(ns, 1, Sideband::SchedWaking(Box::new(Waking { tid: Tid(7), waker })))
+        };
+        let records = [
+            switch(5, 0, 7, false),
+            leaves(9, 1),
+            switch(10, 0, 7, true),
+            wakes(20), // as it comes back
+            switch(20, 0, 7, false),
+            leaves(29, 2),
+            switch(30, 0, 7, true),
+            wakes(35), // its switch-in is lost
+            switch(40, 0, 7, true),
+            leaves(49, 3),
+            switch(50, 0, 7, false),
+            leaves(59, 4),
+            switch(60, 0, 7, true),
+            wakes(65),
+            switch(70, 0, 7, false),
+        ];
+        let whole = Schedule::new(&records).thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
+        for time in 0..80 {
+            let mut schedule = Schedule::new(&records);
+            schedule.forget_before(Ns(time));
+            let left = schedule.thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
+            let expected = whole.iter().filter(|off| off.back.0 >= time).cloned().collect::<Vec<_>>();
+            assert_eq!(left, expected, "from {time}");
+        }
     }
 
     /// The recording begins as it goes to sleep: nothing else was heard of it before.

@@ -122,6 +122,8 @@ pub struct Interrupts {
     was_taken: AtomicBool,
     /// This process wants the recording to end.
     is_asked: AtomicBool,
+    /// The end of a window does not give them back.
+    are_kept: AtomicBool,
 }
 
 impl Interrupts {
@@ -131,8 +133,8 @@ impl Interrupts {
     /// What the kernel says; it has no reason to.
     pub fn hold() -> io::Result<Self> {
         let (set, before) = hold_back()?;
-        let (was_taken, is_asked) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { fd: signal_fd(&set)?, before, was_taken, is_asked })
+        let (was_taken, is_asked, are_kept) = Default::default();
+        Ok(Self { fd: signal_fd(&set)?, before, was_taken, is_asked, are_kept })
     }
 
     /// Does `work`, in which a signal kills this process as if nothing held it back: there is nothing to
@@ -154,8 +156,23 @@ impl Interrupts {
         })
     }
 
-    /// From here on the signals do again what they did before: the next one ends this process.
+    /// Holds the signals back beyond the window, until [`Self::let_go`]: there is something to clean up.
+    pub fn keep(&self) {
+        self.are_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// In this thread the signals do again what they did before: the next one ends this process.
+    pub fn let_go(&self) {
+        self.are_kept.store(false, Ordering::Relaxed);
+        self.give_back();
+    }
+
+    /// From here on the signals do again what they did before: the next one ends this process. Not if they
+    /// [are kept](Self::keep).
     pub fn give_back(&self) {
+        if self.are_kept.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: `before` is a set that the kernel gave us.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
@@ -190,7 +207,7 @@ impl AsFd for Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        self.give_back();
+        self.let_go();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -73,8 +73,32 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
     Ok(format!("{of_calls} calls captured, {lost} captures without their call, and {asked_for} for SIGUSR2"))
 }
 
-/// The view of a target that runs: a slow call is opened, and `q` prints the report while the target goes on.
+/// The view of a target: a slow call is opened, and `q` prints the report while the target runs on; when the
+/// target has ended the view stays, until a signal.
 pub(super) fn viewed(vm: &Vm) -> Result<String> {
+    with_view(vm, |terminal, target| {
+        // Each call of `handle` sleeps for 2 ms.
+        terminal.shows("ms  max ")?;
+        terminal.press("\r")?;
+        terminal.shows("of [handle], called from")?;
+        terminal.press("\x1b")?;
+        terminal.shows("slowest of 5 minutes")?;
+        terminal.press("q")?;
+        let status = terminal.ends()?;
+        ensure!(target.try_wait()?.is_none(), "the target had ended before");
+        Ok(status)
+    })?;
+    with_view(vm, |terminal, target| {
+        wait(target)?;
+        terminal.shows("the watch has ended")?;
+        signal("TERM", &terminal.child)?;
+        Ok(terminal.ends()?)
+    })?;
+    Ok("a call was opened; the report came at q as the target ran on, and at a signal after it".to_owned())
+}
+
+/// Watches the server in a terminal, up to the end of the watch.
+fn with_view(vm: &Vm, view: impl FnOnce(&mut InTerminal, &mut Child) -> Result<ExitStatus>) -> Result<()> {
     let place = Place::new("view")?;
     let program = vm.programs().join("server").display().to_string();
     let mut target =
@@ -83,7 +107,7 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
     let starts = machine::starts()?;
     let watch = vm.func_latency().display().to_string();
     let pid = target.id().to_string();
-    let words = [&watch, "watch", "-f", "handle", "-n", "0.3", "-p", &pid];
+    let words = [&watch, "watch", "-f", "handle", "-n", "0.1", "-p", &pid];
     let mut terminal = InTerminal::start(&words, place.root(), (24, 80))?;
     while machine::starts()? == starts {
         ensure!(terminal.child.try_wait()?.is_none(), "nothing is traced");
@@ -92,19 +116,12 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
     sleep(HEAD_START);
     signal("USR1", &target)?;
     terminal.shows(" calls/s  mean")?;
-    // Each call of `handle` sleeps for 2 ms.
-    terminal.shows("ms  max ")?;
-    terminal.press("\r")?;
-    terminal.shows("of [handle], called from")?;
-    terminal.press("\x1b")?;
-    terminal.shows("slowest of 5 minutes")?;
-    terminal.press("q")?;
-    let status = terminal.ends()?;
+    let status = view(&mut terminal, &mut target)?;
     let written = terminal.written();
     let (_, report) = written.rsplit_once("\x1b[?1049l").context("the view was not left")?;
     ensure!(status.success() && report.contains("Latency of [handle]"), "{status}: {report}");
     wait(&mut target)?;
-    Ok("a call was opened, and the report printed before the target had ended".to_owned())
+    Ok(())
 }
 
 /// Rounds of the target that makes more trace than there is room for: each has one call of `outer`, two of

@@ -180,6 +180,11 @@ impl State {
         Some(purpose.wish(path))
     }
 
+    /// The capture of this path is gone.
+    pub fn forget(&mut self, path: &str) {
+        self.captures.retain(|_, capture| capture.path != path);
+    }
+
     /// Nothing more will come; these are all calls.
     pub fn end(&mut self, total: Vec<FunctionFigures>) {
         self.phase = WatchPhase::Ended;
