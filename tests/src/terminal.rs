@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -146,16 +147,18 @@ impl InTerminal {
     /// Closes the terminal's window. Waits for the program's end.
     ///
     /// # Errors
-    /// It does not end, or is killed.
+    /// It does not end, or by another signal than SIGHUP.
     pub fn close(self) -> io::Result<ExitStatus> {
         let Self { outside, inside, mut child, .. } = self;
         drop((outside, inside));
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = child.try_wait()? {
-                return match status.signal() {
-                    None => Ok(status),
-                    Some(_) => Err(io::Error::other(format!("it was killed: {status}"))),
+                // The signal of a closed terminal may end it once it has cleaned up.
+                let is_well = status.signal().is_none_or(|signal| signal == Signal::HUP.as_raw());
+                return match is_well {
+                    true => Ok(status),
+                    false => Err(io::Error::other(format!("it was killed: {status}"))),
                 };
             }
             if Instant::now() > until {

@@ -120,8 +120,14 @@ impl ScreenThread {
     /// Shows the view until it is left.
     fn run(mut self, mut terminal: DefaultTerminal, arrived: &Receiver<Update>) {
         let left = self.follow(&mut terminal, arrived);
-        // A terminal that is gone needs none of it.
-        let _ = ratatui::try_restore();
+        if wait_for_input(Duration::ZERO).is_ok() {
+            drop(terminal);
+            // The rest of the program prints what it can.
+            let _ = ratatui::try_restore();
+        } else {
+            // Where the terminal is gone, dropping it says so on stderr, which fails, and ends this process.
+            std::mem::forget(terminal);
+        }
         if let Err(error) = left {
             messages::warn(format!("the terminal is gone: {error}; the watch ends"));
         }
