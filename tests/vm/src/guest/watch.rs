@@ -76,7 +76,7 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
 /// The view of a target: a slow call is opened, and `q` prints the report while the target runs on; when the
 /// target has ended the view stays, until a signal.
 pub(super) fn viewed(vm: &Vm) -> Result<String> {
-    with_view(vm, |terminal, target| {
+    with_view(vm, 1000 * REQUESTS, |terminal, target| {
         // Each call of `handle` sleeps for 2 ms.
         terminal.shows("ms  max ")?;
         terminal.press("\r")?;
@@ -86,9 +86,10 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
         terminal.press("q")?;
         let status = terminal.ends()?;
         ensure!(target.try_wait()?.is_none(), "the target had ended before");
+        signal("TERM", target)?;
         Ok(status)
     })?;
-    with_view(vm, |terminal, target| {
+    with_view(vm, REQUESTS, |terminal, target| {
         wait(target)?;
         terminal.shows("the watch has ended")?;
         signal("TERM", &terminal.child)?;
@@ -97,12 +98,16 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
     Ok("a call was opened; the report came at q as the target ran on, and at a signal after it".to_owned())
 }
 
-/// Watches the server in a terminal, up to the end of the watch.
-fn with_view(vm: &Vm, view: impl FnOnce(&mut InTerminal, &mut Child) -> Result<ExitStatus>) -> Result<()> {
+/// Watches the server and its requests in a terminal, up to the end of the watch.
+fn with_view(
+    vm: &Vm,
+    requests: u64,
+    view: impl FnOnce(&mut InTerminal, &mut Child) -> Result<ExitStatus>,
+) -> Result<()> {
     let place = Place::new("view")?;
     let program = vm.programs().join("server").display().to_string();
     let mut target =
-        command(&[program, REQUESTS.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+        command(&[program, requests.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
     sleep(HEAD_START);
     let starts = machine::starts()?;
     let watch = vm.func_latency().display().to_string();
