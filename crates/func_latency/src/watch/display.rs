@@ -111,18 +111,18 @@ impl Display {
         }
     }
 
-    /// Whether keys can ask for something.
+    /// Whether keys can ask for something, or could.
     pub(super) const fn is_view(&self) -> bool {
-        matches!(self, Self::Screen { .. })
+        matches!(self, Self::Screen { .. } | Self::Closed)
     }
 
     /// Gives the terminal back, if a view has it; figures are not told any more.
     pub(super) fn close(&mut self) -> bool {
-        let is_view = self.is_view();
-        if is_view {
+        let is_open = matches!(self, Self::Screen { .. });
+        if is_open {
             *self = Self::Closed;
         }
-        is_view
+        is_open
     }
 
     /// Nothing more will be recorded. Returns whether there is a view, which stays until it is left.

@@ -125,6 +125,7 @@ fn with_view(
     let written = terminal.written();
     let (_, report) = written.rsplit_once("\x1b[?1049l").context("the view was not left")?;
     ensure!(status.success() && report.contains("Latency of [handle]"), "{status}: {report}");
+    ensure!(!report.contains("0 hits"), "no capture was asked for: {report}");
     wait(&mut target)?;
     Ok(())
 }
