@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::num::NonZero;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -24,9 +25,33 @@ pub struct InTerminal {
     outside: File,
     inside: OwnedFd,
     /// The program.
-    pub child: Child,
+    pub child: KilledChild,
     screen: vt100::Parser,
     written: Vec<u8>,
+}
+
+/// A program that is killed where a test fails before its end: it would run on, and slow what follows.
+pub struct KilledChild(Child);
+
+impl Drop for KilledChild {
+    fn drop(&mut self) {
+        // It has ended, in most cases.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+impl Deref for KilledChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for KilledChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
 }
 
 /// Rows or columns; the emulated terminal has at least one.
@@ -62,7 +87,8 @@ impl InTerminal {
             .stderr(inside.try_clone()?)
             .spawn()?;
         let screen = vt100::Parser::new(cells(rows), cells(columns), 0);
-        Ok(Self { outside: outside.into(), inside, child, screen, written: Vec::new() })
+        let (outside, child) = (outside.into(), KilledChild(child));
+        Ok(Self { outside, inside, child, screen, written: Vec::new() })
     }
 
     /// Gives the terminal another size.
@@ -162,7 +188,6 @@ impl InTerminal {
                 };
             }
             if Instant::now() > until {
-                child.kill()?;
                 return Err(io::Error::other("it goes on without its terminal"));
             }
             std::thread::sleep(Duration::from_millis(20));
