@@ -492,8 +492,9 @@ fn a_call_that_waits_for_another_thread_names_it() {
     assert!(off_cpu.share("futex") > 0.95, "{}", off_cpu.causes);
     let waker = &off_cpu.causes["wakers"][0];
     assert!(waker["name"].as_str().unwrap().starts_with("uprobes-truth ("), "{}", off_cpu.causes);
-    // Threads of one process may wait for each other elsewhere, too: for its memory map, say.
-    assert!((20..25).contains(&waker["count"].as_u64().unwrap()), "{}", off_cpu.causes);
+    // Threads of one process may wait for each other elsewhere, too: for its memory map, say. On a busy
+    // machine the turn of a call may have come before it waits.
+    assert!((19..25).contains(&waker["count"].as_u64().unwrap()), "{}", off_cpu.causes);
     assert_ne!(waker["tid"], waker["pid"], "it is the other thread that wakes");
     // The C library's own function has no frame, so that its caller is passed over.
     let from = &waker["stacks"][0];
