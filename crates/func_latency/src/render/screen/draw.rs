@@ -76,7 +76,6 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         0 | 1 => String::new(),
         all => format!(" ({} of {all})", state.function + 1),
     };
-    let watched_ns = state.began_ns.map_or(0, |began| state.latest.time_ns.saturating_sub(began));
     let span = match state.span {
         ShownSpan::Interval => format!("the last {}", duration(state.latest.interval_ns)),
         ShownSpan::All => "all calls so far".to_owned(),
@@ -88,7 +87,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         }
         WatchPhase::Running => String::new(),
     };
-    let right = format!("{span}, watched for {}  {phase}", duration(watched_ns));
+    let right = format!("{span}, watched for {}  {phase}", duration(state.watched_ns()));
     draw_two(frame, area, &format!("{name}{of}"), right.trim_end());
 }
 
@@ -104,7 +103,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let latest = &state.latest;
     let seconds = match state.span {
         ShownSpan::Interval => latest.interval_ns,
-        ShownSpan::All => state.began_ns.map_or(0, |began| latest.time_ns.saturating_sub(began)),
+        ShownSpan::All => state.watched_ns(),
     } as f64
         / 1e9;
     let none = || "-".to_owned();

@@ -16,7 +16,7 @@ pub struct IntervalFigures {
     pub time_ns: u64,
     /// How long it was.
     pub interval_ns: u64,
-    /// Of the calls whose end was decoded in it, by function.
+    /// Of the calls that ended in it, as far as it was decoded; by function.
     pub functions: Vec<FunctionFigures>,
     /// Of all calls so far, by function; `None`: they were not counted anew.
     pub total: Option<Vec<FunctionFigures>>,

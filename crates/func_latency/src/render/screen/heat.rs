@@ -80,12 +80,12 @@ fn exponent(bucket: &Bucket) -> u32 {
 
 /// Draws both.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, has_colours: bool) {
-    let columns = usize::from(area.width.saturating_sub(AXIS + 1 + HISTOGRAM));
-    let of_function = |column: &'_ Vec<Vec<Bucket>>| column.get(state.function).cloned().unwrap_or_default();
-    let first = state.columns.len().saturating_sub(columns);
-    let columns: Vec<Vec<Bucket>> = state.columns.iter().skip(first).map(of_function).collect();
+    let width = usize::from(area.width.saturating_sub(AXIS + 1 + HISTOGRAM));
+    let newest = state.columns.iter().skip(state.columns.len().saturating_sub(width));
+    let columns: Vec<&[Bucket]> =
+        newest.map(|column| column.get(state.function).map_or(&[][..], Vec::as_slice)).collect();
     let shown = state.shown().map_or(&[][..], |function| &function.histogram);
-    let Some(rows) = LatencyRows::of(columns.iter().flatten().chain(shown), area.height) else {
+    let Some(rows) = LatencyRows::of(columns.iter().copied().flatten().chain(shown), area.height) else {
         frame.render_widget(Line::raw("no call has ended yet"), area);
         return;
     };
@@ -94,7 +94,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, has_colours
     let of_shown = rows.counts(shown);
     let most_shown = of_shown.iter().copied().max().unwrap_or_default();
     // The newest column is always at the right.
-    let indent = usize::from(area.width.saturating_sub(AXIS + 1 + HISTOGRAM)) - columns.len();
+    let indent = width - columns.len();
     for row in 0..rows.number {
         let mut spans =
             vec![Span::raw(format!("{:>width$} ", duration(rows.low_ns(row)), width = usize::from(AXIS)))];

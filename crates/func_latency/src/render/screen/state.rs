@@ -119,7 +119,7 @@ pub struct State {
     pub(super) latest: IntervalFigures,
     pub(super) total: Vec<FunctionFigures>,
     /// When the watch began, in ns of perf's clock.
-    pub(super) began_ns: Option<u64>,
+    began_ns: Option<u64>,
     /// The slowest calls of the last minutes, the slowest first.
     slowest: Vec<ListedCall>,
     /// By name.
@@ -265,6 +265,11 @@ impl State {
         for figures in self.held.take().into_iter().flatten() {
             self.add(figures);
         }
+    }
+
+    /// How long the watch has lasted.
+    pub(super) fn watched_ns(&self) -> u64 {
+        self.began_ns.map_or(0, |began_ns| self.latest.time_ns.saturating_sub(began_ns))
     }
 
     /// The view stands still.
