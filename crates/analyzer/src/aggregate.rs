@@ -24,6 +24,7 @@ use crate::total::{OffCpuKnown, RunningTotal};
 
 /// The calls of all wanted functions so far. `C`: what their children are known by until the end, when they
 /// get their names.
+#[derive(Clone)]
 pub(crate) struct Aggregate<C> {
     request: Arc<Request>,
     off_cpu: OffCpuKnown,
@@ -136,6 +137,13 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
     pub(crate) fn take(&mut self) -> Self {
         let anew = Self::new(Arc::clone(&self.request), self.off_cpu);
         std::mem::replace(self, anew)
+    }
+
+    /// Adds the calls of another part of the same window; rows and counters are not kept.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (wanted, other) in other.functions.iter() {
+            self.functions.meet(wanted).into_iter().for_each(|sums| sums.merge(other));
+        }
     }
 
     /// The children of some call took longer than it.

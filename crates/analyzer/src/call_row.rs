@@ -187,7 +187,8 @@ impl CallRow {
     }
 
     /// Where it began; a call that was traced is seen whole, wherever that was.
-    pub(crate) const fn began(&self) -> SliceKind {
+    #[must_use]
+    pub const fn began(&self) -> SliceKind {
         match self.probed {
             Some(probed) => probed.began,
             None => SliceKind::Alone,

@@ -125,7 +125,7 @@ pub use histogram::Bucket;
 pub use ledger::Ledger;
 pub use metric::{CountBucket, CountFigure, CountSpread, Distribution, Metric};
 pub use off_cpu_causes::{
-    OffCpuCauses, Reason, ReasonRow, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
+    OffCpuCauses, Reason, ReasonRow, RowWait, StackNames, ToldBy, Waker, WakerRow, WakerStackRow,
 };
 pub use open_calls::{OpenCaller, OpenCalls};
 pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
@@ -139,7 +139,7 @@ pub use report::{
 pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
-pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink, RowWait};
+pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink};
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
 pub use summary::Summary;

@@ -121,6 +121,25 @@ pub enum Waker {
     },
 }
 
+/// A time off the CPU inside of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowWait {
+    /// Switched out.
+    pub from: Ns,
+    /// Switched in again.
+    pub to: Ns,
+    /// What the thread did meanwhile.
+    pub split: OffCpuSplit,
+    /// The recording tells of wake-ups: else a thread that waits for a CPU counts as blocked.
+    pub knows_wakeups: bool,
+    /// What it waited for.
+    pub reason: Reason,
+    /// What woke it; `None`: it was preempted, or the recording does not tell.
+    pub waker: Option<Waker>,
+    /// From where in its own code it was woken, innermost first; empty: not known.
+    pub woken_from: Vec<FunctionId>,
+}
+
 /// What an interval has come to.
 struct Known {
     interval: OffCpuInterval,
@@ -141,6 +160,9 @@ impl Known {
         Self { interval: interval.clone(), reason: reason(interval, names), waker, woken_from }
     }
 }
+
+/// Intervals of a thread that are kept, as long as a call is open.
+const WAITS_MAX: usize = 1 << 16;
 
 /// Intervals of all threads, until the calls that they are in have ended.
 #[derive(Default)]
@@ -196,6 +218,20 @@ impl Woken {
 }
 
 impl Known {
+    /// Of the call that it is in.
+    fn wait(&self, knows_wakeups: bool) -> RowWait {
+        let Self { interval, reason, waker, woken_from } = self;
+        RowWait {
+            from: interval.out,
+            to: interval.back,
+            split: interval.split(),
+            knows_wakeups,
+            reason: reason.clone(),
+            waker: waker.clone(),
+            woken_from: woken_from.clone(),
+        }
+    }
+
     /// A call that was preempted in its probes only has no time of that kind.
     fn is_in(&self, call: &ProbedCall) -> bool {
         let is_inside = call.start <= self.interval.out && self.interval.back <= call.end;
@@ -204,8 +240,13 @@ impl Known {
 }
 
 impl Intervals {
+    /// Of a thread the latest [`WAITS_MAX`] are known: a call may be open for days.
     pub(crate) fn add(&mut self, interval: &OffCpuInterval, names: &dyn StackNames) {
-        self.threads.entry(interval.tid).or_default().push(Known::new(interval, names));
+        let of_thread = self.threads.entry(interval.tid).or_default();
+        if of_thread.len() >= WAITS_MAX {
+            of_thread.drain(..WAITS_MAX / 2);
+        }
+        of_thread.push(Known::new(interval, names));
     }
 
     /// Records of calls of this thread were lost: which calls its intervals are in is not known.
@@ -218,6 +259,12 @@ impl Intervals {
     pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, OffCpuSplit)> {
         let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
         by_reason(inside.map(|known| (known.reason.clone(), known.interval.split())))
+    }
+
+    /// The waits of a call that has ended, in their order; to be asked before [`Self::of_call`].
+    pub(crate) fn waits_of(&self, call: &ProbedCall) -> Vec<RowWait> {
+        let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
+        inside.map(|known| known.wait(true)).collect()
     }
 
     /// A call has ended. Its intervals are added to `sums` if it counts; those of an outermost call are not
@@ -305,6 +352,11 @@ impl CauseSums {
         wakers.sort_by_key(|row| std::cmp::Reverse(row.blocked_ns));
         OffCpuCauses { told_by, split: self.split, reasons, wakers }
     }
+}
+
+/// A time off the CPU, as one of the waits of a call. `knows_wakeups`: wake-ups are told.
+pub(crate) fn wait(interval: &OffCpuInterval, names: &dyn StackNames, knows_wakeups: bool) -> RowWait {
+    Known::new(interval, names).wait(knows_wakeups)
 }
 
 /// Each reason once, in their order, with all of its time.

@@ -3,13 +3,15 @@
 //! ```text
 //!   calls of children -> price: without what probes added -> sums by the call that called them
 //!   calls             -> price -> slices: whether it enters the figures -> row, with what its children took
-//!                                                                       -> aggregate -> Report
+//!                                                              -> row sink, with its parts, if one is there
+//!                                                                       -> sums -> Report
 //! ```
 //! A call is known by its entry and its end; its caller by the address that it returns to; a child if it was
 //! probed, too.  What was unwound was not seen to end: it is cut.
 
 mod price;
 mod slices;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -23,21 +25,22 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::Aggregate;
 use crate::call_row::{CallId, CallRow, ProbedRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::LossLedger;
-use crate::off_cpu_causes::{CauseSums, Intervals, Reason, StackNames, ToldBy};
+use crate::off_cpu_causes::{Intervals, Reason, StackNames, longest};
 use crate::place::{Caller, ChildKind, Place};
-use crate::report::{Limits, Report, ThreadLoss, TraceSummary};
+use crate::report::{FunctionReport, Limits, Report, ThreadLoss, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
+use crate::row_sink::{RowParts, RowSink, parts_of_row};
 use crate::status::{Cut, CutCause, Status};
-use crate::total::{OffCpuKnown, RunningTotal, percent_of_a_core};
+use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
 use price::{Cleared, Prices};
 use slices::Slices;
+use sums::ProbedSums;
 
 /// Turns probed calls into a [`Report`].
 pub struct ProbedAnalysis<'a> {
@@ -49,21 +52,28 @@ pub struct ProbedAnalysis<'a> {
     functions: Vec<(FunctionId, ProbeCost)>,
     /// Why time off the CPU is not known, if it is not.
     no_off_cpu: Option<NoOffCpu>,
-    calls: Aggregate<ChildKey>,
-    /// What children took of calls that have not ended yet.
-    children: FxHashMap<(Tid, u64), ChildSums<ChildKey>>,
+    /// The calls that have ended since the last interval.
+    sums: ProbedSums,
+    /// Those of the intervals before; `None`: there was none.
+    earlier: Option<ProbedSums>,
+    /// What children took of calls that have not ended yet, by thread and number.
+    children: FxHashMap<Tid, BTreeMap<u64, ChildSums<ChildKey>>>,
     prices: Prices,
     slices: Slices,
     intervals: Intervals,
-    /// By wanted function, of calls that began alone and of those with children.
-    causes: Vec<[CauseSums; 2]>,
     /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
+    newly_lost_ns: u64,
     seen: u64,
 }
+
+/// More calls of a thread are not open at once: those with children that are older were lost.
+const OPEN_MAX: usize = 256;
+/// Losses of a thread that are kept apart; of more, each is joined with the one before it.
+const LOSSES_MAX: usize = 1 << 12;
 
 impl<'a> ProbedAnalysis<'a> {
     /// An analysis of calls of these functions; `threads` are known to have lived when it began.
@@ -82,15 +92,16 @@ impl<'a> ProbedAnalysis<'a> {
             prices: Prices::new(any_hit(functions.iter().map(|(_, cost)| cost))),
             functions,
             no_off_cpu: None,
-            calls: Aggregate::new(Arc::new(request.clone()), OffCpuKnown(true)),
+            sums: ProbedSums::new(Arc::new(request.clone()), OffCpuKnown(true)),
+            earlier: None,
             children: FxHashMap::default(),
             slices: Slices::default(),
             intervals: Intervals::default(),
-            causes: request.functions.iter().map(|_| Default::default()).collect(),
             reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
             names,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
             lost: BTreeMap::new(),
+            newly_lost_ns: 0,
             seen: 0,
         }
     }
@@ -98,8 +109,34 @@ impl<'a> ProbedAnalysis<'a> {
     /// The probes do not follow the scheduler: time off the CPU is not known.
     #[must_use]
     pub fn without_scheduler(self) -> Self {
-        let calls = Aggregate::new(Arc::new(self.request.clone()), OffCpuKnown(false));
-        Self { calls, no_off_cpu: Some(NoOffCpu::NotFollowed), ..self }
+        let sums = ProbedSums::new(Arc::new(self.request.clone()), OffCpuKnown(false));
+        Self { sums, no_off_cpu: Some(NoOffCpu::NotFollowed), ..self }
+    }
+
+    /// The figures of the calls that have ended since the interval before, which ended at `span.0`; they
+    /// enter the report, too. Rows are not kept.
+    #[must_use]
+    pub fn take_interval(&mut self, span: (Ns, Ns)) -> Vec<FunctionReport> {
+        let sums = self.sums.take();
+        let figures = sums.clone().finish(&self.slices, span, 1.0);
+        match &mut self.earlier {
+            Some(earlier) => earlier.merge(&sums),
+            None => self.earlier = Some(sums),
+        }
+        figures
+    }
+
+    /// The figures of the calls of all intervals that were taken, in a window up to now.
+    #[must_use]
+    pub fn so_far(&self, window: (Ns, Ns)) -> Vec<FunctionReport> {
+        let sums = self.earlier.clone();
+        sums.map_or_else(Vec::new, |sums| sums.finish(&self.slices, window, 1.0))
+    }
+
+    /// Time in which calls were lost since it was asked last, added up over threads.
+    #[must_use]
+    pub fn take_lost_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_lost_ns)
     }
 
     fn is_asked_for(&self, tid: Tid) -> bool {
@@ -116,23 +153,18 @@ impl<'a> ProbedAnalysis<'a> {
             .map(|(tid, life)| self.thread_loss(*tid, *life, window, &mut ledger))
             .collect();
         let loss = ledger.finish(threads);
-        let span_ns = window.1.since(window.0);
-        let scale = percent_of_a_core(span_ns, loss.coverage);
-        let (spans, only_kind) = (self.slices.spans(span_ns), self.slices.first_kind());
-        let percent = |on_cpu_ns| on_cpu_ns as f64 * scale;
-        let mut functions = self.calls.finish(|key| key, percent, spans);
-        for ((function, [alone, with_children]), reasons) in
-            functions.iter_mut().zip(self.causes).zip(&self.reasons)
-        {
-            let figures_of = function.sliced.map_or(only_kind, |sliced| sliced.figures_of);
-            let causes = if figures_of == SliceKind::Alone { alone } else { with_children };
-            function.off_cpu_causes = self.no_off_cpu.is_none().then(|| causes.finish(ToldBy::Scheduler));
+        let mut sums = self.sums;
+        if let Some(earlier) = &self.earlier {
+            sums.merge(earlier);
+        }
+        let mut functions = sums.finish(&self.slices, window, loss.coverage);
+        for (function, reasons) in functions.iter_mut().zip(&self.reasons) {
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         Report {
             trace: TraceSummary {
                 window,
-                span_ns,
+                span_ns: window.1.since(window.0),
                 threads: loss.threads.len() as u64,
                 events: self.seen,
                 no_times: None,
@@ -282,7 +314,77 @@ impl<'a> ProbedAnalysis<'a> {
         let off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start));
         let (sum_ns, error_ns) = (cleared.latency_ns, cleared.error_ns());
         let total = RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns };
-        self.children.entry((call.tid, parent)).or_default().add(key, total);
+        let of_thread = self.children.entry(call.tid).or_default();
+        of_thread.entry(parent).or_default().add(key, total);
+        if of_thread.len() > OPEN_MAX {
+            of_thread.pop_first();
+        }
+    }
+
+    /// What the children of a call took that has ended.
+    fn take_children(&mut self, call: &ProbedCall) -> ChildSums<ChildKey> {
+        let of_thread = self.children.get_mut(&call.tid);
+        of_thread.and_then(|of_thread| of_thread.remove(&call.number)).unwrap_or_default()
+    }
+
+    /// Takes a call that has ended, as [`ProbeSink::call`] does; one that was asked for goes to `rows`, too.
+    /// The sink is asked after each row whether it wants the parts of that call.
+    pub fn call_giving(&mut self, call: &ProbedCall, rows: Option<&mut dyn RowSink>) {
+        let Some(&(function, cost)) = self.functions.get(call.function) else { return };
+        if !self.is_asked_for(call.tid) {
+            return;
+        }
+        self.seen += 1;
+        self.threads.entry(call.tid).or_default();
+        let probes = if call.end_kind == ProbedEnd::Jump { cost.jumped } else { cost.returned };
+        let added = self.prices.added(call, probes);
+        let cleared = self.prices.clear(call, added);
+        let call = &ProbedCall { off_cpu: cleared.off_cpu, ..*call };
+        if let Some(parent) = call.parent {
+            return self.child(call, parent, function, cleared);
+        }
+        let children = self.take_children(call);
+        let began = self.slices.kind(call.start);
+        let children: Vec<_> = match began {
+            SliceKind::WithChildren => children.iter().collect(),
+            // Not all of them were probed.
+            SliceKind::Alone | SliceKind::Between => Vec::new(),
+        };
+        let mut inside = RunningTotal::default();
+        children.iter().for_each(|(_, total)| inside.add(*total));
+        let row = self.row(call, function, cleared, inside);
+        let is_reported = self.sums.add(call.function, &row, &children);
+        if is_reported && self.request.rows {
+            self.keep_reasons(call, row.id);
+        }
+        if let Some(rows) = rows.filter(|_| is_reported) {
+            self.give(call, &row, children, rows);
+        }
+        let counts = is_reported && row.status.counted() && row.depth == 0;
+        let sums = if counts { self.sums.causes(call.function, began) } else { None };
+        let sums = sums.map(|sums| {
+            sums.add_split(call.off_cpu);
+            sums
+        });
+        self.intervals.of_call(call, sums);
+    }
+
+    fn give(
+        &self,
+        call: &ProbedCall,
+        row: &CallRow,
+        children: Vec<(ChildKey, RunningTotal)>,
+        rows: &mut dyn RowSink,
+    ) {
+        let reasons = self.intervals.reasons_of(call);
+        rows.row(call.function, row, longest(&reasons));
+        if !rows.wants_parts() {
+            return;
+        }
+        let has_children = row.began() == SliceKind::WithChildren;
+        let off_cpu = OffCpuKnown(self.no_off_cpu.is_none());
+        let children = if has_children { parts_of_row(children, row, off_cpu) } else { Vec::new() };
+        rows.parts(row, &RowParts { children, waits: self.intervals.waits_of(call) });
     }
 }
 
@@ -308,42 +410,7 @@ impl ProbeSink for ProbedAnalysis<'_> {
     }
 
     fn call(&mut self, call: &ProbedCall) {
-        let Some(&(function, cost)) = self.functions.get(call.function) else { return };
-        if !self.is_asked_for(call.tid) {
-            return;
-        }
-        self.seen += 1;
-        self.threads.entry(call.tid).or_default();
-        let probes = if call.end_kind == ProbedEnd::Jump { cost.jumped } else { cost.returned };
-        let added = self.prices.added(call, probes);
-        let cleared = self.prices.clear(call, added);
-        let call = &ProbedCall { off_cpu: cleared.off_cpu, ..*call };
-        if let Some(parent) = call.parent {
-            return self.child(call, parent, function, cleared);
-        }
-        let children = self.children.remove(&(call.tid, call.number)).unwrap_or_default();
-        let began = self.slices.kind(call.start);
-        let children: Vec<_> = match began {
-            SliceKind::WithChildren => children.iter().collect(),
-            // Not all of them were probed.
-            SliceKind::Alone | SliceKind::Between => Vec::new(),
-        };
-        let mut inside = RunningTotal::default();
-        children.iter().for_each(|(_, total)| inside.add(*total));
-        let row = self.row(call, function, cleared, inside);
-        let is_reported = self.calls.add(call.function as u32, &row, &children, &[], |key| key);
-        if is_reported && self.request.rows {
-            self.keep_reasons(call, row.id);
-        }
-        let counts = is_reported && row.status.counted() && row.depth == 0;
-        let sums = self.causes.get_mut(call.function).filter(|_| counts);
-        let mut sums = sums.and_then(|[alone, with_children]| match began {
-            SliceKind::Alone => Some(alone),
-            SliceKind::WithChildren => Some(with_children),
-            SliceKind::Between => None,
-        });
-        sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
-        self.intervals.of_call(call, sums);
+        self.call_giving(call, None);
     }
 
     fn off_cpu(&mut self, interval: &OffCpuInterval) {
@@ -355,7 +422,13 @@ impl ProbeSink for ProbedAnalysis<'_> {
     fn lost(&mut self, lost: &LostCalls) {
         if self.is_asked_for(lost.tid) {
             self.threads.entry(lost.tid).or_default();
-            self.lost.entry(lost.tid).or_default().push(*lost);
+            self.newly_lost_ns = self.newly_lost_ns.saturating_add(lost.to.since(lost.from));
+            let of_thread = self.lost.entry(lost.tid).or_default();
+            let is_full = of_thread.len() >= LOSSES_MAX;
+            match of_thread.last_mut().filter(|_| is_full) {
+                Some(last) => *last = last.joined(lost),
+                None => of_thread.push(*lost),
+            }
             self.intervals.forget(lost.tid);
         }
     }
@@ -363,6 +436,8 @@ impl ProbeSink for ProbedAnalysis<'_> {
     fn thread(&mut self, thread: &ProbedThread) {
         if thread.died.is_some() {
             self.prices.forget(thread.tid);
+            self.intervals.forget(thread.tid);
+            self.children.remove(&thread.tid);
         }
         if self.is_asked_for(thread.tid) {
             self.threads.insert(thread.tid, (Some(thread.born), thread.died));

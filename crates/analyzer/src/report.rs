@@ -239,6 +239,12 @@ impl FunctionReport {
     /// How many open calls are listed.
     pub const LONGEST_OPEN: usize = 10;
 
+    /// Calls that were seen from entry to end. With slices, some of them do not enter the figures.
+    #[must_use]
+    pub const fn counted_calls(&self) -> u64 {
+        self.calls.complete.saturating_add(self.calls.unwound)
+    }
+
     /// Counted calls that ran inside of another call of the function: their time is part of that one's.
     #[must_use]
     pub fn nested_calls(&self) -> u64 {

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use model::{Cpu, Gap, Ns, OffCpuSplit, Tid};
+use model::{Cpu, FunctionId, Gap, Tid};
 
 use crate::call_row::CallRow;
 use crate::children::{ChildKey, merge_same};
-use crate::off_cpu_causes::{Reason, Waker};
+use crate::off_cpu_causes::{Reason, RowWait};
 use crate::place::ChildKind;
 use crate::total::{OffCpuKnown, RunningTotal, Total, error_of_part};
 
@@ -32,7 +32,7 @@ pub trait RowSink {
 /// What one call did: children and `*self` add up to its latency, waits to its off-CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowParts {
-    /// Its children, the longest first, and `*self` after them.
+    /// Its children, the longest first, and `*self` after them; empty: they were not looked for.
     pub children: Vec<PartOfRow>,
     /// Its waits, in their order; none where the recording has no context switches.
     pub waits: Vec<RowWait>,
@@ -47,23 +47,6 @@ pub struct PartOfRow {
     pub total: Total,
     /// The true time is at most so far from `total.sum_ns`.
     pub error_ns: u64,
-}
-
-/// A time off the CPU inside of one call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowWait {
-    /// Switched out.
-    pub from: Ns,
-    /// Switched in again.
-    pub to: Ns,
-    /// What the thread did meanwhile.
-    pub split: OffCpuSplit,
-    /// The recording tells of wake-ups: else a thread that waits for a CPU counts as blocked.
-    pub knows_wakeups: bool,
-    /// What it waited for.
-    pub reason: Reason,
-    /// What woke it; `None`: it was preempted, or the recording does not tell.
-    pub waker: Option<Waker>,
 }
 
 /// A gap, and the thread that it is of.
@@ -96,7 +79,7 @@ pub(crate) fn parts_of_row(
         total,
         error_ns: error_of_part(error_ns, total.sum_ns, longest_ns),
     };
-    let own = ChildKey { kind: ChildKind::Own, function: model::FunctionId::UNKNOWN, site: None };
+    let own = ChildKey { kind: ChildKind::Own, function: FunctionId::UNKNOWN, site: None };
     let all = Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };
     let own_error_ns = row.error_ns.saturating_add(inside.error_ns);
     let own = part(own, all.without(&inside.known(off_cpu)), own_error_ns);

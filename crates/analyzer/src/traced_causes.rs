@@ -14,9 +14,10 @@ use model::{Avma, FunctionId, Ns, OffCpuInterval, OffCpuSplit, Pid, Schedule, Ti
 use rustc_hash::FxHashMap;
 
 use crate::call_row::{CallId, CallRow};
-use crate::off_cpu_causes::{CauseSums, Reason, StackNames, ToldBy, by_reason, longest, reason, waker};
+use crate::off_cpu_causes::{
+    CauseSums, Reason, RowWait, StackNames, ToldBy, by_reason, longest, reason, wait,
+};
 use crate::request::{Request, Surroundings};
-use crate::row_sink::RowWait;
 use crate::sparse::Sparse;
 
 /// Gathers them for all wanted functions.
@@ -161,14 +162,8 @@ impl<'a> TracedCauses<'a> {
         }
         let names = &self.around;
         let intervals = self.threads.entry(tid).or_default().current(schedule, tid);
-        let wait = |Interval { why, .. }: &Interval| RowWait {
-            from: why.out,
-            to: why.back,
-            split: why.split(),
-            knows_wakeups: schedule.has_wakeups(),
-            reason: reason(why, names),
-            waker: why.waker.as_ref().map(|seen| waker(seen, names)),
-        };
+        let knows_wakeups = schedule.has_wakeups();
+        let wait = |of: &Interval| wait(&of.why, names, knows_wakeups);
         inside(intervals, (from_ns, to_ns)).map(wait).collect()
     }
 

@@ -47,7 +47,7 @@ pub use probe_points::{
     CallFrame, CodeError, CodePart, Ends, FunctionCode, ProbePoint, ProbePoints, RegionPlace,
 };
 pub use removal::{Removal, Removed};
-pub use run::{Group, Hits, Placing, Run, Summary};
+pub use run::{Group, Hits, Placing, Run, Summary, now as monotonic_now, realtime_offset_ns};
 pub use sched::{SchedBy, SchedSession};
 pub use session::{INTERVAL, Room, Session};
 pub use stacks::StackSeen;

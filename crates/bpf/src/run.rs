@@ -156,6 +156,12 @@ impl Run {
         Ok(time)
     }
 
+    /// When calls were timed first; `None`: none are yet.
+    #[must_use]
+    pub const fn from(&self) -> Option<Ns> {
+        self.from
+    }
+
     /// Hits of each function's probes so far.
     #[must_use]
     pub fn hits(&self) -> Vec<Hits> {
@@ -234,7 +240,7 @@ impl Run {
         let summary = Summary {
             window,
             slices: std::mem::take(&mut self.slices),
-            realtime_offset_ns: clock(ClockId::Realtime) as i64 - clock(ClockId::Monotonic) as i64,
+            realtime_offset_ns: realtime_offset_ns(),
             too_deep: counter(0),
             no_room: counter(1),
             odd_returns: counter(2),
@@ -319,8 +325,16 @@ impl Drop for Run {
     }
 }
 
-fn now() -> Ns {
+/// The clock of all times.
+#[must_use]
+pub fn now() -> Ns {
     Ns(clock(ClockId::Monotonic))
+}
+
+/// What is to be added to its times to get real time.
+#[must_use]
+pub fn realtime_offset_ns() -> i64 {
+    clock(ClockId::Realtime) as i64 - clock(ClockId::Monotonic) as i64
 }
 
 fn clock(id: ClockId) -> u64 {

@@ -29,6 +29,11 @@ pub(crate) const RECORDING: &str = "perf.data";
 pub(crate) const OBJECTS: &str = "objects";
 /// What the capture is about.
 pub(crate) const CAPTURE: &str = "capture.json";
+/// Of a capture of what probes have seen: the call, as text.
+pub(crate) const CALL_TEXT: &str = "call.txt";
+/// ... and the calls around it, as rows.
+#[cfg(feature = "bpf")]
+pub(crate) const CALLS_AROUND: &str = "calls.jsonl";
 /// Name and version of the contract of that file.
 pub(crate) const CAPTURE_SCHEMA: &str = "func_latency.capture/1";
 
@@ -183,8 +188,11 @@ fn file_of(input: &mut InputArgs) -> Option<&mut PathBuf> {
 fn open(input: Option<&mut PathBuf>, calls: &mut CallsArgs) -> Result<Option<CallNumber>> {
     let Some(input) = input else { return Ok(None) };
     // A recording that is a directory has a file `data`.
-    if !input.is_dir() || input.join("data").exists() || !input.join(RECORDING).exists() {
+    if !input.is_dir() || input.join("data").exists() {
         return Ok(None);
+    }
+    if !input.join(RECORDING).exists() {
+        return if input.join(CAPTURE).exists() { Err(without_trace(input)) } else { Ok(None) };
     }
     let within = std::mem::replace(input, input.join(RECORDING));
     if calls.symfs.is_none() {
@@ -197,6 +205,16 @@ fn open(input: Option<&mut PathBuf>, calls: &mut CallsArgs) -> Result<Option<Cal
     let capture = read_capture(&path)?;
     calls.functions = vec![capture.function];
     Ok(capture.id.and_then(|id| id.parse().ok()))
+}
+
+/// A capture of what probes have seen.
+fn without_trace(capture: &Path) -> anyhow::Error {
+    let message = format!(
+        "{0}: probes have seen this call, and there is no trace of it: {0}/{CALL_TEXT} has what is known, {0}/calls.jsonl the \
+         calls around it, for stat and diff",
+        capture.display()
+    );
+    failure(Exit::BadInput, message)
 }
 
 /// `capture.json` has names and one sentence.

@@ -63,7 +63,7 @@ const fn passes(verdict: Exit, made: Made) -> bool {
 /// Uprobes are placed where the program that is started begins, which is the shell then.
 fn warn_of_shell(Runner { args, name, .. }: &Runner<'_>) {
     let is_shell = args.program.first().is_some_and(|word| word == "sh");
-    let by_probes = args.backend != Some(BackendChoice::Pt) && Pmu::discover("/sys".as_ref()).is_err();
+    let by_probes = args.probes.backend != Some(BackendChoice::Pt) && Pmu::discover("/sys".as_ref()).is_err();
     if is_shell && by_probes {
         messages::warn(format!(
             "{name} takes a shell, and uprobes look for the function in that: a program with its arguments and quotes takes none"

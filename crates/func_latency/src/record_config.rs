@@ -99,15 +99,15 @@ impl RecordConfig {
             #[cfg(feature = "bpf")]
             waker_stack: if args.waker_stacks { bpf::WakerStack::User } else { bpf::WakerStack::Kernel },
             verbose: args.query.calls.verbose,
-            backend: args.backend,
+            backend: args.probes.backend,
             #[cfg(feature = "bpf")]
             probing: ProbeLimits {
-                most_percent: args.max_overhead,
+                most_percent: args.probes.max_overhead,
                 // Rows have no children.
-                most_probes: if then == Then::Rows { 0 } else { args.max_probes },
+                most_probes: if then == Then::Rows { 0 } else { args.probes.max_probes },
             },
             #[cfg(feature = "bpf")]
-            ends: match (args.uretprobe, args.no_uretprobe) {
+            ends: match (args.probes.uretprobe, args.probes.no_uretprobe) {
                 (true, _) => Some(bpf::Ends::ByReturnAddress),
                 (false, true) => Some(bpf::Ends::AtInstructions),
                 (false, false) => None,
@@ -144,10 +144,11 @@ fn check(args: &RecordArgs, then: Then, target: &Target) -> Result<()> {
     if args.query.calls.symfs.is_some() {
         return usage("--symfs: what runs here is recorded with its own files");
     }
-    if (args.uretprobe || args.no_uretprobe) && args.backend == Some(BackendChoice::Pt) {
+    if (args.probes.uretprobe || args.probes.no_uretprobe) && args.probes.backend == Some(BackendChoice::Pt) {
         return usage("--uretprobe and --no-uretprobe are kinds of probes, of --backend uprobe");
     }
-    if let Some(percent) = args.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent)) {
+    if let Some(percent) = args.probes.max_overhead.filter(|percent| !(0.0..f64::INFINITY).contains(percent))
+    {
         return usage(&format!("--max-overhead {percent}: not a number of percent from 0 on"));
     }
     Ok(())

@@ -156,6 +156,15 @@ pub struct LostCalls {
     pub to: Ns,
 }
 
+impl LostCalls {
+    /// With those of a later loss of the thread.
+    #[must_use]
+    pub fn joined(self, later: &Self) -> Self {
+        let count = self.count.saturating_add(later.count);
+        Self { count, from: self.from.min(later.from), to: self.to.max(later.to), ..self }
+    }
+}
+
 /// How long a probed thread lived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbedThread {

@@ -60,14 +60,17 @@ impl Slices {
         self.ended.get(after.checked_sub(1)?).filter(|slice| time <= slice.end)
     }
 
-    /// How long the slices of each kind are; `None`: all are of one kind.
-    pub(super) fn spans(&self, window_ns: u64) -> Option<SliceSpans> {
+    /// How long the slices of each kind are within a span; `None`: all so far are of one kind.
+    pub(super) fn spans(&self, (from, to): (Ns, Ns)) -> Option<SliceSpans> {
+        let open = self.open.map(|(start, children)| ProbedSlice { start, end: to, children });
+        let all = || self.ended.iter().copied().chain(open);
         let sum = |children| {
-            let of_kind = self.ended.iter().filter(|slice| slice.children == children);
-            of_kind.map(|slice| slice.end.since(slice.start)).fold(0, u64::saturating_add)
+            let of_kind = all().filter(|slice| slice.children == children);
+            of_kind.map(|slice| slice.end.min(to).since(slice.start.max(from))).fold(0, u64::saturating_add)
         };
-        let has = |children| self.ended.iter().any(|slice| slice.children == children);
-        let spans = SliceSpans { window_ns, alone_ns: sum(false), with_children_ns: sum(true) };
+        let has = |children| all().any(|slice| slice.children == children);
+        let spans =
+            SliceSpans { window_ns: to.since(from), alone_ns: sum(false), with_children_ns: sum(true) };
         (has(false) && has(true)).then_some(spans)
     }
 }

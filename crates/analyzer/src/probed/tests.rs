@@ -8,6 +8,7 @@ use model::{
 use super::*;
 use crate::check::check;
 use crate::report::FunctionReport;
+use crate::row_sink::PartOfRow;
 
 const MAIN: FunctionId = FunctionId(1);
 const F: FunctionId = FunctionId(2);
@@ -106,25 +107,62 @@ enum Seen {
     Call(ProbedCall),
     /// Both functions cost this from now on.
     Costs(ProbeCost),
+    OffCpu(OffCpuInterval),
+    /// The figures since the last interval are asked for.
+    Interval,
 }
 
 fn report(seen: &[Seen]) -> FunctionReport {
+    let request = Request { functions: vec![F], rows: true, row_children: true, ..Request::default() };
+    report_in_intervals(seen, &request, &mut Kept::default()).0
+}
+
+/// The report, and the figures of each interval.
+fn report_in_intervals(
+    seen: &[Seen],
+    request: &Request,
+    rows: &mut Kept,
+) -> (FunctionReport, Vec<FunctionReport>) {
     let program = Program::new();
     let around = Surroundings { code: &program, functions: &program, ..crate::nowhere::surroundings() };
-    let request = Request { functions: vec![F], rows: true, row_children: true, ..Request::default() };
     let functions = vec![(F, cost()), (G, cost())];
-    let mut analysis = ProbedAnalysis::new(&request, functions, &[Tid(7)], around, &NoNames);
+    let mut analysis = ProbedAnalysis::new(request, functions, &[Tid(7)], around, &NoNames);
+    let mut intervals = Vec::new();
     for seen in seen {
         match seen {
             Seen::Begins(start, children) => analysis.slice_begins(Ns(*start), *children),
             Seen::Ends(end) => analysis.slice_ends(Ns(*end)),
-            Seen::Call(call) => analysis.call(call),
+            Seen::Call(call) => analysis.call_giving(call, Some(rows)),
             Seen::Costs(cost) => analysis.costs(&[*cost; 2]),
+            Seen::OffCpu(interval) => analysis.off_cpu(interval),
+            Seen::Interval => intervals.extend(analysis.take_interval((Ns(0), Ns(10_000)))),
         }
     }
     let report = analysis.finish((Ns(0), Ns(10_000)), Limits::default());
-    assert_eq!(check(&report), []);
-    report.functions.into_iter().next().unwrap()
+    if request.rows {
+        assert_eq!(check(&report), []);
+    }
+    (report.functions.into_iter().next().unwrap(), intervals)
+}
+
+/// Keeps rows, and their parts.
+#[derive(Default)]
+struct Kept(Vec<(CallId, Option<Reason>, RowParts)>);
+
+impl RowSink for Kept {
+    fn row(&mut self, _: usize, row: &CallRow, waited_for: Option<&Reason>) {
+        self.0.push((row.id, waited_for.cloned(), RowParts { children: vec![], waits: vec![] }));
+    }
+
+    fn wants_parts(&self) -> bool {
+        true
+    }
+
+    fn parts(&mut self, row: &CallRow, parts: &RowParts) {
+        let last = self.0.last_mut().unwrap();
+        assert_eq!(last.0, row.id);
+        last.2 = parts.clone();
+    }
 }
 
 fn p50(report: &FunctionReport) -> [u64; 3] {
@@ -314,4 +352,98 @@ fn one_slice_is_the_whole_window() {
     };
     let report = report(&inside(true));
     assert_eq!((report.sliced, children(&report)), (None, vec![("self", 1, 80), ("call", 1, 40)]));
+}
+
+/// f is asleep for 60 of 112 ns.
+fn asleep(out: u64, outermost: u64) -> Seen {
+    Seen::OffCpu(OffCpuInterval {
+        tid: Tid(7),
+        out: Ns(out),
+        woken: Some(Ns(out + 50)),
+        back: Ns(out + 60),
+        is_preempted: false,
+        outermost,
+        syscall: Some(202),
+        stack: vec![],
+        waker: None,
+    })
+}
+
+fn sleeping(number: u64, start: u64) -> Seen {
+    let off_cpu = OffCpuSplit { blocked_ns: 50, runnable_ns: 10, preempted_ns: 0 };
+    Seen::Call(ProbedCall { off_cpu, ..call(number, None, (start, start + 112), 1) })
+}
+
+/// Slices of both kinds, and a call in each that sleeps.
+fn sliced_and_asleep() -> Vec<Seen> {
+    let mut seen = sliced();
+    seen.splice(3..3, [asleep(520, 8), sleeping(8, 500)]);
+    let last = seen.len() - 1;
+    seen.splice(last..last, [asleep(1820, 9), sleeping(9, 1800)]);
+    seen
+}
+
+/// Wherever they are parted, also inside of a call and of a slice.
+#[test]
+fn intervals_add_up_to_the_window() {
+    let request = Request { functions: vec![F], ..Request::default() };
+    let of = |seen: &[Seen]| report_in_intervals(seen, &request, &mut Kept::default());
+    let (whole, _) = of(&sliced_and_asleep());
+    assert_eq!((whole.calls.complete, whole.latency.count), (5, 3));
+    assert_eq!(whole.off_cpu_causes.as_ref().unwrap().split.total_ns(), 60);
+    for first in 0..sliced_and_asleep().len() {
+        for second in first..sliced_and_asleep().len() {
+            let mut seen = sliced_and_asleep();
+            seen.insert(second, Seen::Interval);
+            seen.insert(first, Seen::Interval);
+            seen.push(Seen::Interval);
+            let (report, intervals) = of(&seen);
+            assert_eq!(report, whole, "parted at {first} and {second}");
+            let sum = |of: fn(&FunctionReport) -> u64| intervals.iter().map(of).sum::<u64>();
+            assert_eq!((intervals.len(), sum(FunctionReport::counted_calls)), (3, 5));
+        }
+    }
+}
+
+#[test]
+fn a_call_is_given_with_what_was_inside_of_it() {
+    let request = Request { functions: vec![F], ..Request::default() };
+    let mut rows = Kept::default();
+    let _ = report_in_intervals(&sliced_and_asleep(), &request, &mut rows);
+    let ids: Vec<u64> = rows.0.iter().map(|(id, ..)| id.number).collect();
+    assert_eq!(ids, [0, 1, 8, 2, 9]);
+    let of = |number| rows.0.iter().find(|(id, ..)| id.number == number).unwrap();
+    let children = |number| {
+        let child = |part: &PartOfRow| (part.key.kind.name(), part.total.sum_ns);
+        of(number).2.children.iter().map(child).collect::<Vec<_>>()
+    };
+    assert_eq!(children(2), [("call", 40), ("self", 80)]);
+    assert_eq!(children(0), [], "it began where no child was probed");
+    let (_, waited_for, parts) = of(9);
+    assert_eq!(waited_for, &Some(Reason::Syscall(202)));
+    let [wait] = parts.waits.as_slice() else { panic!("{:?}", parts.waits) };
+    assert_eq!((wait.from, wait.to, wait.split.blocked_ns), (Ns(1820), Ns(1880), 50));
+    assert_eq!(of(0).2.waits, []);
+}
+
+/// Records of calls that had children were lost: what they took is not kept for ever.
+#[test]
+fn children_of_lost_calls_are_forgotten() {
+    let program = Program::new();
+    let around = Surroundings { code: &program, functions: &program, ..crate::nowhere::surroundings() };
+    let request = Request { functions: vec![F], ..Request::default() };
+    let functions = vec![(F, cost()), (G, cost())];
+    let mut analysis = ProbedAnalysis::new(&request, functions, &[Tid(7)], around, &NoNames);
+    for number in 0..10_000 {
+        analysis.call(&call(2 * number + 1, Some(2 * number), (number * 1000, number * 1000 + 52), 1));
+    }
+    assert_eq!(analysis.children.values().map(BTreeMap::len).sum::<usize>(), OPEN_MAX);
+    let lost = |from| LostCalls { tid: Tid(7), count: 1, from: Ns(from), to: Ns(from + 10) };
+    (0..10_000).for_each(|at| analysis.lost(&lost(at * 1000)));
+    assert_eq!(analysis.take_lost_ns(), 100_000);
+    assert_eq!(analysis.lost.values().map(Vec::len).sum::<usize>(), LOSSES_MAX);
+    let count: u64 = analysis.lost.values().flatten().map(|lost| lost.count).sum();
+    assert_eq!(count, 10_000);
+    analysis.thread(&ProbedThread { tid: Tid(7), born: Ns(0), died: Some(Ns(20_000_000)) });
+    assert!(analysis.children.is_empty());
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::headings::{CALLS, CAPTURES, DECODING, FILES, RECORDING, REPORT, TARGET};
-use super::{AFTER_HELP, Format, form};
+use super::{AFTER_HELP, Format, ProbeArgs, form};
 use crate::filter::{Ancestor, ByteSize, CandidateNumber, NsRange, TidRange};
 use crate::render::interval::json;
 use crate::trigger_words::{DurationNs, Over, Rate};
@@ -59,6 +59,10 @@ pub struct WatchArgs {
     #[arg(long)]
     #[arg(help_heading = RECORDING)]
     pub no_sched: bool,
+    /// Of those who wake calls, record from where in their own code, too (by frame pointers)
+    #[arg(long, conflicts_with = "no_sched")]
+    #[arg(help_heading = RECORDING)]
+    pub waker_stacks: bool,
     /// Size of each buffer of trace: 64M [default: by number of buffers and free memory]
     #[arg(short = 'm', long = "aux_size", value_name = "SIZE")]
     #[arg(help_heading = RECORDING)]
@@ -76,12 +80,15 @@ pub struct WatchArgs {
     #[arg(long, value_name = "DIR")]
     #[arg(help_heading = RECORDING)]
     pub spool_dir: Option<PathBuf>,
+    /// What times the calls.
+    #[command(flatten)]
+    pub probes: ProbeArgs,
     /// What is captured.
     #[command(flatten)]
     pub capture: CaptureArgs,
     /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over
     /// its time
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program", "backend", "max_overhead", "uretprobe", "no_uretprobe"])]
     #[arg(help_heading = RECORDING)]
     pub replay: Option<PathBuf>,
     /// Seconds from line to line

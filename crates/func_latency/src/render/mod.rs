@@ -19,6 +19,8 @@ pub mod modes;
 pub mod names;
 pub(crate) mod plan;
 pub(crate) mod printable_names;
+#[cfg(feature = "bpf")]
+pub(crate) mod probed_call;
 pub mod row_limit;
 pub mod rows;
 pub mod runs;

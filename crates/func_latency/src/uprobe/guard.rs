@@ -219,6 +219,28 @@ pub(super) struct GuardSpent {
     pub(super) rise_percent: Option<(f64, f64)>,
 }
 
+/// What probes cost, and what the processes took without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GuardCost {
+    cost_ns: u64,
+    own_ns: u64,
+}
+
+impl GuardCost {
+    /// What has been since.
+    pub(crate) const fn since(self, earlier: Self) -> Self {
+        Self {
+            cost_ns: self.cost_ns.saturating_sub(earlier.cost_ns),
+            own_ns: self.own_ns.saturating_sub(earlier.own_ns),
+        }
+    }
+
+    /// Of the CPU time without.
+    pub(crate) fn percent(self) -> f64 {
+        100.0 * self.cost_ns as f64 / self.own_ns.max(1) as f64
+    }
+}
+
 /// Looks at what probes cost.
 pub(super) struct Guard {
     prices: Vec<Price>,
@@ -232,8 +254,7 @@ pub(super) struct Guard {
     excess: f64,
     /// Cost and own time since there was nothing above it.
     since: (u64, u64),
-    cost_ns: u64,
-    own_ns: u64,
+    spent: GuardCost,
     time: Duration,
     before: PerCall,
     with: PerCall,
@@ -264,8 +285,7 @@ impl Guard {
             last: now,
             excess: 0.0,
             since: (0, 0),
-            cost_ns: 0,
-            own_ns: 0,
+            spent: GuardCost::default(),
             time: Duration::ZERO,
             before,
             with: PerCall::default(),
@@ -276,6 +296,11 @@ impl Guard {
     /// When to look again.
     pub(super) fn is_due(&self) -> bool {
         self.last.at.elapsed() >= EVERY
+    }
+
+    /// What probes have cost so far.
+    pub(super) const fn cost(&self) -> GuardCost {
+        self.spent
     }
 
     /// Other functions are probed from now on: earlier measurements say nothing of them.
@@ -295,8 +320,8 @@ impl Guard {
     fn add(&mut self, span: &Span) -> Option<TooMuch> {
         let cost_ns = span.cost_ns(&self.prices, self.prices.len());
         let own_ns = span.own_ns(cost_ns);
-        self.cost_ns += cost_ns;
-        self.own_ns += own_ns;
+        self.spent.cost_ns += cost_ns;
+        self.spent.own_ns += own_ns;
         self.time += span.time;
         self.with.add(span.cpu_ns, span.calls(self.asked));
         let most = self.most?;
@@ -306,7 +331,7 @@ impl Guard {
             0.0 => (0, 0),
             _ => (self.since.0 + timed_ns, self.since.1 + own_ns),
         };
-        let own_rate = self.own_ns as f64 / self.time.as_secs_f64().max(1e-9);
+        let own_rate = self.spent.own_ns as f64 / self.time.as_secs_f64().max(1e-9);
         let at_once = (most * own_rate * AT_ONCE.as_secs_f64()).max(NO_MATTER_NS);
         let percent = |(cost_ns, own_ns): (u64, u64)| 100.0 * cost_ns as f64 / own_ns.max(1) as f64;
         let asked_fit = span.cost_ns(&self.prices, self.asked) as f64 <= most * own_ns as f64;
@@ -323,7 +348,7 @@ impl Guard {
     pub(super) fn spent(&self) -> GuardSpent {
         let rise = self.with.rise(&self.before);
         GuardSpent {
-            percent: 100.0 * self.cost_ns as f64 / self.own_ns.max(1) as f64,
+            percent: self.spent.percent(),
             rise_percent: rise.map(|(rise, error)| (100.0 * rise, 100.0 * error)),
         }
     }

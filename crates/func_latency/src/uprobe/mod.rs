@@ -10,7 +10,7 @@
 //! window     calls are timed
 //! turns      when children are probed, too
 //! guard      what that costs meanwhile
-//! watched    calls as they are seen, status: what is told of them on a terminal
+//! follower   who takes calls as they are seen; watched, status: what is told of them on a terminal
 //! report     calls -> the same report
 //! ways_on    what to do where nothing of use was seen
 //! doctor     what this machine lets us probe
@@ -19,6 +19,7 @@
 mod before;
 pub(crate) mod doctor;
 mod ends;
+mod follower;
 mod functions;
 mod guard;
 mod overhead;
@@ -55,7 +56,11 @@ use overhead::{Choice, Expected};
 use report::{LiveNames, Seen};
 use status::Status;
 use watched::Watched;
-use window::{Went, Window};
+use window::{Subject, Went, Window};
+
+pub(crate) use follower::{Follower, Passed};
+pub(crate) use guard::GuardCost;
+pub(crate) use turns::Rounds;
 
 /// The ring, if `-m` does not say.
 const RING_BYTES: u64 = 16 << 20;
@@ -78,6 +83,19 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
 pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
+    follow(config, interrupts, Rounds::Often, &mut Watched::new())
+}
+
+/// Times calls, which a follower takes while they are seen, and reports.
+///
+/// # Errors
+/// It makes no recording, nothing can be probed here, or it would cost too much.
+pub(crate) fn follow(
+    config: &RecordConfig,
+    interrupts: &Interrupts,
+    rounds: Rounds,
+    follower: &mut dyn Follower,
+) -> Result<Exit> {
     let Some(report) = config.report.as_ref().filter(|_| config.then.is_of_calls()) else {
         let message =
             "--backend uprobe makes no recording: it reports what -f FUNC -p PID names, without `record`";
@@ -133,10 +151,10 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         target: &target,
         proc: &proc,
         candidates: &candidates,
-        asked: wanted.len(),
-        status: &status,
+        rounds,
+        subject: Subject { code: &code, wanted: &wanted, status: &status },
     };
-    let went = timed.pass(ready, program, live_costs, &mut analysis)?;
+    let went = timed.pass(ready, program, live_costs, &mut analysis, follower)?;
     let (summary, removal) = (went.summary, went.removal);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
@@ -207,10 +225,10 @@ struct Timed<'a> {
     interrupts: &'a Interrupts,
     target: &'a Target,
     proc: &'a Proc,
+    /// The first ones were asked for.
     candidates: &'a [Candidate],
-    /// Of the candidates the first ones were asked for.
-    asked: usize,
-    status: &'a Status,
+    rounds: Rounds,
+    subject: Subject<'a>,
 }
 
 impl Timed<'_> {
@@ -221,13 +239,15 @@ impl Timed<'_> {
         mut program: Option<StartedProgram>,
         costs: LiveCosts,
         analysis: &mut ProbedAnalysis<'_>,
+        follower: &mut dyn Follower,
     ) -> Result<Went> {
         let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
+        let Subject { wanted, status, .. } = self.subject;
         run.time(!choice.children.is_empty())?;
         guard.begin_slice(!choice.children.is_empty());
-        self.status.clear();
+        status.clear();
         if self.config.verbose {
-            let chosen = chosen(self.candidates, self.asked, &choice);
+            let chosen = chosen(self.candidates, wanted.len(), &choice);
             messages::note(format!("{} placed", counted(number_of_probes(&chosen), "probe")));
         }
         program.iter_mut().for_each(StartedProgram::go);
@@ -245,11 +265,13 @@ impl Timed<'_> {
             guard,
             cpu,
             costs,
+            rounds: self.rounds,
+            subject: self.subject,
         };
-        let went = window.pass(&mut is_over, &mut Watched::new(analysis, self.asked), self.status)?;
+        let went = window.pass(&mut is_over, analysis, follower)?;
         let failed = program.as_mut().and_then(StartedProgram::failed);
         drop(program);
-        self.status.clear();
+        status.clear();
         failed.into_iter().for_each(messages::program_failed);
         tell(self.config, &went, &choice.expected);
         Ok(went)

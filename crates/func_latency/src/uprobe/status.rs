@@ -11,7 +11,7 @@ use crate::render::units::{duration, grouped};
 const EVERY: Duration = Duration::from_millis(250);
 
 /// The line.  Dropped, it is gone.
-pub(super) struct Status {
+pub(crate) struct Status {
     is_terminal: bool,
     is_written: Cell<bool>,
     next: Cell<Instant>,
@@ -36,7 +36,7 @@ impl Status {
     }
 
     /// How far the window is; `window`: how long it will be, if that is known.
-    pub(super) fn show(&self, elapsed: Duration, window: Option<Duration>, seen: &Watched<'_>) {
+    pub(super) fn show(&self, elapsed: Duration, window: Option<Duration>, seen: &Watched) {
         let now = Instant::now();
         if self.is_terminal && now >= self.next.get() {
             self.next.set(now + EVERY);
@@ -59,7 +59,7 @@ impl Drop for Status {
 }
 
 /// `2.3 s left: 1,234 calls, p50 7.10 us, p99 35.0 us`
-fn figures(elapsed: Duration, window: Option<Duration>, seen: &Watched<'_>) -> String {
+fn figures(elapsed: Duration, window: Option<Duration>, seen: &Watched) -> String {
     let when = match window {
         Some(window) => format!("{:.1} s left", window.saturating_sub(elapsed).as_secs_f64()),
         None => format!("{:.1} s", elapsed.as_secs_f64()),

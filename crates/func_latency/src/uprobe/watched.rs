@@ -1,24 +1,25 @@
-//! A sink that shows what passes it, while it passes.
+//! A follower that shows on a terminal what passes, while it passes.
 
 use std::time::Duration;
 
-use model::{LostCalls, Ns, OffCpuInterval, ProbeCost, ProbeSink, ProbedCall, ProbedEnd, ProbedThread};
+use analyzer::ProbedAnalysis;
+use anyhow::Result;
+use model::{ProbedCall, ProbedEnd};
+
+use super::follower::{Follower, Passed};
 
 /// Buckets of each power of two: a figure is right to 3 %.
 const PARTS: u32 = 32;
 
-/// Passes all on, and remembers latencies as they were measured of functions that were asked for.
-pub(super) struct Watched<'a> {
-    sink: &'a mut dyn ProbeSink,
-    asked: usize,
+/// Remembers latencies as they were measured.
+pub(super) struct Watched {
     buckets: Vec<u64>,
     calls: u64,
 }
 
-impl<'a> Watched<'a> {
-    /// The first `asked` functions are watched.
-    pub(super) fn new(sink: &'a mut dyn ProbeSink, asked: usize) -> Self {
-        Self { sink, asked, buckets: vec![0; (64 * PARTS) as usize], calls: 0 }
+impl Watched {
+    pub(super) fn new() -> Self {
+        Self { buckets: vec![0; (64 * PARTS) as usize], calls: 0 }
     }
 
     /// Calls that have ended so far.
@@ -53,38 +54,19 @@ fn middle_ns(bucket: u32) -> u64 {
     (2f64.powi(octave as i32) * (1.0 + share)) as u64
 }
 
-impl ProbeSink for Watched<'_> {
-    fn costs(&mut self, costs: &[ProbeCost]) {
-        self.sink.costs(costs);
-    }
-
-    fn slice_begins(&mut self, start: Ns, children: bool) {
-        self.sink.slice_begins(start, children);
-    }
-
-    fn slice_ends(&mut self, end: Ns) {
-        self.sink.slice_ends(end);
-    }
-
-    fn call(&mut self, call: &ProbedCall) {
-        if call.function < self.asked && matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
+impl Follower for Watched {
+    fn call(&mut self, analysis: &mut ProbedAnalysis<'_>, call: &ProbedCall) {
+        if matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             self.calls += 1;
             let of = self.buckets.get_mut(bucket(call.end.since(call.start)) as usize);
             of.into_iter().for_each(|count| *count += 1);
         }
-        self.sink.call(call);
+        analysis.call_giving(call, None);
     }
 
-    fn off_cpu(&mut self, interval: &OffCpuInterval) {
-        self.sink.off_cpu(interval);
-    }
-
-    fn lost(&mut self, lost: &LostCalls) {
-        self.sink.lost(lost);
-    }
-
-    fn thread(&mut self, thread: &ProbedThread) {
-        self.sink.thread(thread);
+    fn passed(&mut self, _: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<bool> {
+        passed.status.show(passed.elapsed(), passed.length, self);
+        Ok(false)
     }
 }
 

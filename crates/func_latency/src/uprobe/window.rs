@@ -3,17 +3,20 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use analyzer::ProbedAnalysis;
 use anyhow::Result;
 use bpf::{EndCosts, Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
-use model::ProbeSink;
+use model::{Ns, ProbeSink};
 
+use super::follower::{Followed, Follower, Passed};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
 use super::report::probe_costs;
 use super::status::Status;
-use super::turns::{Round, Turns};
-use super::watched::Watched;
+use super::turns::{Round, Rounds, Turns};
+use crate::live_code::LiveCode;
 use crate::messages;
+use crate::target::Wanted;
 
 /// Probes are removed in this time, or they are not placed: the target is slow until they are gone.
 pub(super) const REMOVED_IN: Duration = Duration::from_secs(2);
@@ -60,30 +63,45 @@ pub(super) struct Window<'a> {
     pub(super) cpu: CpuTime,
     /// What probes cost meanwhile.
     pub(super) costs: LiveCosts,
+    /// How often children are probed.
+    pub(super) rounds: Rounds,
+    /// What a follower may have to know.
+    pub(super) subject: Subject<'a>,
 }
 
-impl Window<'_> {
+/// What a window is of.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) code: &'a LiveCode,
+    pub(super) wanted: &'a [Wanted],
+    pub(super) status: &'a Status,
+}
+
+impl<'a> Window<'a> {
     /// From now on; it has been begun already.
     pub(super) fn pass(
         mut self,
         is_over: &mut dyn FnMut() -> bool,
-        sink: &mut Watched<'_>,
-        status: &Status,
+        analysis: &mut ProbedAnalysis<'_>,
+        follower: &mut dyn Follower,
     ) -> Result<Went> {
         let begun = Instant::now();
-        let mut turns = Turns::new(self.length);
+        let asked = self.subject.wanted.len();
+        let mut turns = Turns::new(self.length, self.rounds);
         let mut phase = match self.children {
             [] => Phase::Alone(None),
             _ => Phase::Children(turns.first()),
         };
+        follower.begun(&self.passed(bpf::monotonic_now()))?;
         let mut stopped = None;
         let mut told: Option<EndCosts> = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
             if let Some(costs) = self.costs.newer() {
-                sink.costs(&probe_costs(self.candidates, &costs));
+                analysis.costs(&probe_costs(self.candidates, &costs));
                 told = Some(told.map_or(costs, |told| told.widened_by(&costs)));
             }
-            self.run.read(sink)?;
+            let now = bpf::monotonic_now();
+            self.run.read(&mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked })?;
             if self.guard.is_due() {
                 let now = Snapshot::take(&self.run, &mut self.cpu);
                 stopped = self.guard.look(now).or(stopped);
@@ -95,11 +113,34 @@ impl Window<'_> {
                 Phase::Children(_) if stopped.is_some() => self.leave_children(None)?,
                 phase => self.take_turns(phase, begun.elapsed(), &mut turns)?,
             };
-            status.show(begun.elapsed(), self.length, sink);
+            if follower.passed(analysis, &self.passed(now))? {
+                break;
+            }
             let left = self.length.map_or(INTERVAL, |length| length.saturating_sub(begun.elapsed()));
             thread::sleep(INTERVAL.min(left));
         }
-        self.end(stopped, told, sink)
+        let (went, passed) = self.end(
+            stopped,
+            told,
+            &mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked },
+        )?;
+        follower.ended(analysis, &passed)?;
+        Ok(went)
+    }
+
+    /// How far it is, where everything up to `now` was read.
+    fn passed(&self, now: Ns) -> Passed<'a> {
+        let Subject { code, wanted, status } = self.subject;
+        Passed {
+            from: self.run.from().unwrap_or(now),
+            now,
+            length: self.length,
+            cost: self.guard.cost(),
+            realtime_offset_ns: bpf::realtime_offset_ns(),
+            code,
+            wanted,
+            status,
+        }
     }
 
     fn end(
@@ -107,10 +148,12 @@ impl Window<'_> {
         stopped: Option<TooMuch>,
         costs: Option<EndCosts>,
         sink: &mut dyn ProbeSink,
-    ) -> Result<Went> {
+    ) -> Result<(Went, Passed<'a>)> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
         let spent = self.guard.spent();
+        let passed = self.passed(Ns(0));
         let (summary, removal) = self.run.finish(sink)?;
+        let passed = Passed { now: summary.window.1, ..passed };
         let removal = removal.and(self.removing).and(self.costs.end().unwrap_or_else(|why| {
             messages::note(format!(
                 "the cost of a probe was measured before the window only: {why}; latencies may be off by more \
@@ -118,7 +161,7 @@ impl Window<'_> {
             ));
             Removal::default()
         }));
-        Ok(Went { summary, removal, stopped, spent, costs })
+        Ok((Went { summary, removal, stopped, spent, costs }, passed))
     }
 
     fn take_turns(&mut self, phase: Phase, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {
@@ -133,7 +176,7 @@ impl Window<'_> {
                 self.placed_in = self.run.keep(placing)?;
                 self.run.time(true)?;
                 self.guard.begin_slice(true);
-                Ok(Phase::Children(round.from(elapsed)))
+                Ok(Phase::Children(round.from(elapsed, self.rounds)))
             }
             phase => Ok(phase),
         }

@@ -11,23 +11,15 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use analyzer::{CallRow, Request};
-use anyhow::{Context as _, Result, ensure};
-use model::{Ns, Recording};
-use perfdata::{Source, write_excerpt};
+use anyhow::Result;
+use model::Ns;
 
-use super::extent::excerpt;
-use super::growing::Growing;
 use super::triggers::Hit;
-use crate::bundle_dir::{BundleDir, CAPTURE, CAPTURE_SCHEMA, Capture, OBJECTS, RECORDING};
-use crate::calls::{self, Opened};
-use crate::config::CallsConfig;
-use crate::filter::{NsRange, TidSet};
-use crate::render::image_names::ImageNames;
+use crate::bundle_dir::{CAPTURE, Capture};
+use crate::messages;
 use crate::render::screen::figures::capture_name;
 use crate::render::units::{counted, duration, size};
 use crate::trigger_words::Rate;
-use crate::{explain_command, explain_open, messages};
 
 /// Where captures go, and how many.
 #[derive(Clone, Debug)]
@@ -43,20 +35,18 @@ pub(super) struct Limits {
 /// Hits that wait for their trace; more are left out as if the rate did not allow them.
 const WAITING_MAX: usize = 1 << 10;
 
-/// The trace that there is.
-pub(super) struct CaptureTrace<'a> {
-    /// The files that have it, in order.
-    pub(super) files: Vec<Source<'a>>,
-    /// What is in each of them; records besides the trace are not needed.
-    pub(super) recordings: Vec<&'a Recording<'a>>,
-    /// What is older is gone; `None`: nothing is.
-    pub(super) begins: Option<Ns>,
+/// Writes captures.
+pub(super) trait Capturer {
+    /// Writes the capture of a hit to a place.
+    ///
+    /// # Errors
+    /// It cannot be had, or not be written.
+    fn write(&self, limits: &Limits, place: &Path, hit: &Hit) -> Result<Capture>;
 }
 
 /// The captures of a watch.
 pub(super) struct Captures {
     limits: Limits,
-    calls: CallsConfig,
     waiting: Vec<Hit>,
     kept: Vec<Kept>,
     /// When the last ones ended, for the rate.
@@ -84,9 +74,9 @@ struct Kept {
 }
 
 impl Captures {
-    pub(super) fn new(limits: Limits, calls: CallsConfig) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         let (waiting, kept, recent, counts) = (Vec::new(), Vec::new(), VecDeque::new(), Counts::default());
-        Self { limits, calls, waiting, kept, recent, counts }
+        Self { limits, waiting, kept, recent, counts }
     }
 
     /// Takes hits, in the order of their ends, as far as the limits allow.
@@ -137,12 +127,11 @@ impl Captures {
         Ns(first.0.saturating_sub(self.limits.before_ns))
     }
 
-    /// Makes the captures that have all of their trace; `until` is when the trace ends, or `None` if no more
-    /// comes. `made` gets each of them. One that cannot be made is a warning.
+    /// Makes the captures of hits that everything up to their end is known of; `until` is up to when it is, or
+    /// `None` if no more comes. `made` gets each of them. One that cannot be made is a warning.
     pub(super) fn make(
         &mut self,
-        growing: &Growing,
-        trace: &CaptureTrace<'_>,
+        capturer: &dyn Capturer,
         until: Option<Ns>,
         made: &mut dyn FnMut(&Capture),
     ) {
@@ -160,7 +149,7 @@ impl Captures {
                 made(&capture);
                 continue;
             }
-            match self.write(&place, growing, trace, &hit) {
+            match capturer.write(&self.limits, &place, &hit) {
                 Ok(capture) => {
                     self.counts.made += 1;
                     let at = hit.span.1;
@@ -212,83 +201,6 @@ impl Captures {
         }
     }
 
-    /// Writes one capture.
-    fn write(&self, place: &Path, growing: &Growing, trace: &CaptureTrace<'_>, hit: &Hit) -> Result<Capture> {
-        let image = growing.image().context("no code is known yet")?;
-        let function = hit.function.or_else(|| growing.wanted().first().map(|wanted| wanted.function.id));
-        let function = function.context("no function is known yet")?;
-        let is_gone = trace.begins.is_some_and(|begins| begins > hit.span.1);
-        ensure!(!is_gone, "its trace is gone: --spool has room for more");
-        let from =
-            Ns(hit.span.0.0.saturating_sub(self.limits.before_ns)).max(trace.begins.unwrap_or_default());
-        let to = Ns(hit.span.1.0.saturating_add(self.limits.after_ns));
-        let directory = BundleDir::new(place)?;
-        let excerpt = excerpt(&trace.recordings, from, to);
-        directory.write_by(RECORDING.as_ref(), |out| Ok(write_excerpt(&trace.files, &excerpt, out)?))?;
-        let mut bundles = vec![image.bundle()];
-        if trace.recordings.iter().any(|recording| recording.pt.kernel) {
-            bundles.push(image.bundle_of_kernel());
-        }
-        let objects_bytes = directory.write_objects(&bundles)?;
-        let recording_bytes = fs::metadata(directory.beside().join(RECORDING))?.len();
-        let mut capture = Capture {
-            schema: CAPTURE_SCHEMA.to_owned(),
-            path: place.display().to_string(),
-            trigger: hit.trigger.clone(),
-            function: explain_open::name_to_ask(image, &ImageNames::new(image, false), function),
-            id: None,
-            tid: hit.tid.map(|tid| tid.0),
-            start_ns: hit.latency_ns.map(|_| hit.span.0.0),
-            latency_ns: hit.latency_ns,
-            from_ns: from.0,
-            to_ns: to.0,
-            bytes: objects_bytes + recording_bytes,
-            cause: String::new(),
-        };
-        if let Err(error) = self.explain(&directory, hit, &mut capture) {
-            // The trace is what cannot be had again.
-            capture.cause = format!("no cause: {error:#}");
-        }
-        let text = serde_json::to_vec_pretty(&capture)?;
-        directory.write(CAPTURE.as_ref(), &text)?;
-        directory.take_place()?;
-        Ok(capture)
-    }
-
-    /// Finds the call in the capture, and why it was slow.
-    fn explain(&self, directory: &BundleDir<'_>, hit: &Hit, capture: &mut Capture) -> Result<()> {
-        let config = CallsConfig {
-            input: directory.beside().join(RECORDING),
-            symfs: Some(directory.beside().join(OBJECTS)).filter(|objects| objects.is_dir()),
-            functions: vec![capture.function.clone()],
-            candidate: None,
-            object: None,
-            pids: Vec::new(),
-            tids: TidSet::default(),
-            ancestor: None,
-            latency_ns: NsRange::ALL,
-            verbose: false,
-            ..self.calls.clone()
-        };
-        calls::open_for_report(&config, None, |opened| {
-            let report = opened.report(&Request { rows: true, ..opened.request()? })?;
-            let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
-            let Some(call) = call_of(rows, hit) else {
-                let cause = match hit.latency_ns {
-                    Some(_) => "not known: the capture does not show the call as a whole",
-                    None => "it is about no call",
-                };
-                cause.clone_into(&mut capture.cause);
-                return Ok(());
-            };
-            capture.id = Some(call.id.to_string());
-            capture.start_ns = Some(call.start_ns.0);
-            capture.latency_ns = Some(call.latency_ns);
-            capture.cause = cause(opened, rows, call)?;
-            Ok(())
-        })
-    }
-
     /// Anything was hit.
     pub(super) fn has_hits(&self) -> bool {
         self.counts.hits > 0
@@ -322,25 +234,4 @@ impl Captures {
 fn capture_at(place: &Path) -> Option<Capture> {
     let capture: Capture = serde_json::from_slice(&fs::read(place.join(CAPTURE)).ok()?).ok()?;
     Some(Capture { path: place.display().to_string(), ..capture })
-}
-
-/// The call that was hit, or the innermost one in which something happened.
-fn call_of<'r>(rows: &'r [CallRow], hit: &Hit) -> Option<&'r CallRow> {
-    let tid = hit.tid?;
-    let of_thread = rows.iter().filter(|row| row.tid == tid);
-    if hit.latency_ns.is_some() {
-        let distance = |row: &&CallRow| {
-            row.start_ns.0.abs_diff(hit.span.0.0).saturating_add(row.end_ns().abs_diff(hit.span.1.0))
-        };
-        let overlaps = |row: &&CallRow| row.start_ns <= hit.span.1 && row.end_ns() >= hit.span.0.0;
-        return of_thread.filter(overlaps).min_by_key(distance);
-    }
-    let has_it = |row: &&CallRow| row.start_ns <= hit.span.0 && row.end_ns() > hit.span.0.0;
-    of_thread.filter(has_it).max_by_key(|row| row.start_ns)
-}
-
-/// The cause of a call, or why it is not known.
-fn cause(opened: &Opened<'_>, rows: &[CallRow], call: &CallRow) -> Result<String> {
-    let cause = explain_command::cause_of(opened, rows, call.id)?;
-    Ok(cause.unwrap_or_else(|why| format!("no cause: {why}")))
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use analyzer::FunctionReport;
 use anyhow::{Context as _, Result};
+use image::Image;
 
-use super::growing::Growing;
 use super::screen::{Screen, Update};
 use super::triggers::Hit;
 use crate::args::Format;
@@ -19,9 +19,22 @@ use crate::render::names::file_name;
 use crate::render::screen::figures::{FunctionFigures, IntervalFigures, ListedCall};
 use crate::render::screen::state::{KnownCapture, Wish};
 use crate::render::units::duration;
+use crate::target::Wanted;
 
 /// Figures of all calls so far are made anew no more often: of many calls they take longer than a part.
 const TOTAL_EACH: Duration = Duration::from_millis(250);
+
+/// The calls that a watch has seen.
+pub(super) trait SeenCalls {
+    /// The code that runs; `None`: it is not known yet.
+    fn image(&self) -> Option<&Image>;
+
+    /// The functions that are watched, as far as they are found.
+    fn wanted(&self) -> &[Wanted];
+
+    /// The figures of all calls so far, by watched function.
+    fn total_figures(&self) -> Vec<FunctionReport>;
+}
 
 /// Where a watch tells what it sees.
 pub(super) enum Display {
@@ -56,7 +69,7 @@ impl Display {
         &mut self,
         interval: &Interval<'_>,
         slowest: &[Hit],
-        growing: &Growing,
+        seen: &dyn SeenCalls,
     ) -> Result<()> {
         let mut out = stdout().lock();
         let written = match self {
@@ -65,14 +78,14 @@ impl Display {
                 if wants_total {
                     *total_at = Some(Instant::now());
                 }
-                let figures = figures(interval, slowest, growing, wants_total);
+                let figures = figures(interval, slowest, seen, wants_total);
                 screen.show(Update::Interval(Box::new(figures)));
                 return Ok(());
             }
             Self::Closed => return Ok(()),
             Self::Json => json::write(&mut out, interval),
             Self::Lines { has_head } => {
-                let head = if *has_head { Ok(()) } else { interval::write_head(&mut out) };
+                let head = if *has_head { Ok(()) } else { interval::write_head(&mut out, &interval.seen_by) };
                 *has_head = true;
                 head.and_then(|()| interval::write(&mut out, interval))
             }
@@ -126,9 +139,9 @@ impl Display {
     }
 
     /// Nothing more will be recorded. Returns whether there is a view, which stays until it is left.
-    pub(super) fn end(&self, growing: &Growing) -> bool {
+    pub(super) fn end(&self, seen: &dyn SeenCalls) -> bool {
         let Self::Screen { screen, .. } = self else { return false };
-        screen.show(Update::Ended(total(growing)));
+        screen.show(Update::Ended(total(seen)));
         true
     }
 }
@@ -137,10 +150,10 @@ impl Display {
 fn figures(
     interval: &Interval<'_>,
     slowest: &[Hit],
-    growing: &Growing,
+    seen: &dyn SeenCalls,
     wants_total: bool,
 ) -> IntervalFigures {
-    let position = |hit: &Hit| growing.wanted().iter().position(|it| Some(it.function.id) == hit.function);
+    let position = |hit: &Hit| seen.wanted().iter().position(|it| Some(it.function.id) == hit.function);
     let slow_call = |hit: &Hit| {
         Some(ListedCall {
             function: position(hit)?,
@@ -153,25 +166,23 @@ fn figures(
     IntervalFigures {
         time_ns: interval.time_ns,
         interval_ns: interval.interval_ns,
-        functions: named(interval.figures, growing),
-        total: wants_total.then(|| total(growing)),
+        functions: named(interval.figures, seen),
+        total: wants_total.then(|| total(seen)),
         slowest: slowest.iter().filter_map(slow_call).collect(),
-        trace_bytes: interval.trace_bytes,
-        decoded: interval.decoded(),
         lost_ns: interval.lost_ns,
-        behind_ns: interval.behind_ns,
+        seen_by: interval.seen_by,
     }
 }
 
 /// All calls so far.
-fn total(growing: &Growing) -> Vec<FunctionFigures> {
-    named(&growing.figures(growing.total()), growing)
+fn total(seen: &dyn SeenCalls) -> Vec<FunctionFigures> {
+    named(&seen.total_figures(), seen)
 }
 
 /// These figures, with names.
-fn named(functions: &[FunctionReport], growing: &Growing) -> Vec<FunctionFigures> {
-    let Some(image) = growing.image() else { return Vec::new() };
+fn named(functions: &[FunctionReport], seen: &dyn SeenCalls) -> Vec<FunctionFigures> {
+    let Some(image) = seen.image() else { return Vec::new() };
     let names = ImageNames::new(image, false);
-    let of_wanted = functions.iter().zip(growing.wanted());
+    let of_wanted = functions.iter().zip(seen.wanted());
     of_wanted.map(|(function, wanted)| FunctionFigures::of(function, &wanted.function.name, &names)).collect()
 }

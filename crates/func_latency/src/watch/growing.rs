@@ -20,6 +20,7 @@ use model::{
     SidebandRecord,
 };
 
+use super::display::SeenCalls;
 use super::triggers::{Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -133,14 +134,9 @@ impl Growing {
         Self { kernel_symbols: KernelSymbols::read("/proc/kallsyms".as_ref()), ..self }
     }
 
-    /// Looks for hits to capture.
-    pub(crate) fn with_triggers(self, triggers: Triggers) -> Self {
-        Self { triggers: Some(triggers), ..self }
-    }
-
-    /// The code that is mapped now.
-    pub(crate) fn image(&self) -> Option<&Image> {
-        self.code.as_ref().map(|code| &code.image)
+    /// Looks for hits to capture; `None`: there are none.
+    pub(crate) fn with_triggers(self, triggers: Option<Triggers>) -> Self {
+        Self { triggers, ..self }
     }
 
     /// The first byte of a buffer that is still needed; `None`: all are.
@@ -157,16 +153,6 @@ impl Growing {
     pub(crate) fn figures(&self, calls: &CallSums) -> Vec<FunctionReport> {
         let told_by = analyzer::ToldBy::of(&self.schedule);
         calls.figures(self.schedule.has_switches(), told_by)
-    }
-
-    /// The functions that are watched; empty as long as their code is not mapped.
-    pub(crate) fn wanted(&self) -> &[Wanted] {
-        self.code.as_ref().map_or(&[], |code| &code.wanted)
-    }
-
-    /// All calls so far.
-    pub(crate) fn total(&self) -> &CallSums {
-        &self.total
     }
 
     /// Takes a part without its trace.
@@ -388,6 +374,22 @@ impl Growing {
         let mut summary = paused.resume(around).finish_with_summary();
         self.total.add_to(&mut summary);
         tell(summary.into_report(), &code.image, &self.schedule, &code.wanted, &recording)
+    }
+}
+
+impl SeenCalls for Growing {
+    /// The code that is mapped now.
+    fn image(&self) -> Option<&Image> {
+        self.code.as_ref().map(|code| &code.image)
+    }
+
+    /// Empty as long as their code is not mapped.
+    fn wanted(&self) -> &[Wanted] {
+        self.code.as_ref().map_or(&[], |code| &code.wanted)
+    }
+
+    fn total_figures(&self) -> Vec<FunctionReport> {
+        self.figures(&self.total)
     }
 }
 

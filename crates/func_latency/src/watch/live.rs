@@ -14,8 +14,8 @@ use perfdata::Source;
 use recorder::{Interrupts, Piece, Pieces};
 use self_cell::self_cell;
 
-use super::captures::CaptureTrace;
 use super::growing::{Growing, Part};
+use super::trace_capture::CaptureTrace;
 use super::{ATTENDED_EACH, Meant, Watch};
 use crate::exit::Exit;
 use crate::prepared::Prepared;
@@ -191,11 +191,11 @@ impl<'r> Follow<'r> {
     /// Ends the recording if the view was left; and the view if a signal came after one that had ended the
     /// recording. Then the next signal ends this process.
     fn heed(&self, watch: &mut Watch) {
-        if watch.is_left && !self.interrupts.was_taken() {
+        if watch.console.is_left() && !self.interrupts.was_taken() {
             self.interrupts.end_early();
         }
-        let is_over = watch.is_left || self.interrupts.was_taken() && self.interrupts.take();
-        if is_over && watch.leave() {
+        let is_over = watch.console.is_left() || self.interrupts.was_taken() && self.interrupts.take();
+        if is_over && watch.console.leave() {
             self.interrupts.let_go();
         }
     }

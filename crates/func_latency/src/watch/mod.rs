@@ -8,43 +8,53 @@
 //! triggers  hits -> captures          what was slow, with the trace around it
 //! ```
 
+#[cfg(feature = "bpf")]
+mod by_probes;
+#[cfg(not(feature = "bpf"))]
+#[path = "without_probes.rs"]
+mod by_probes;
 mod captures;
+mod console;
 mod display;
 mod extent;
 mod growing;
 mod live;
+#[cfg(feature = "bpf")]
+mod noticed;
 mod outside;
+#[cfg(feature = "bpf")]
+mod probed_capture;
 mod recent;
 mod replay;
 mod screen;
+mod trace_capture;
 mod triggers;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use analyzer::Report;
 use anyhow::{Context as _, Result};
 use model::{Ns, Recording};
 
-use crate::args::{BackendChoice, CallsArgs, Format, QueryArgs, RecordArgs, WatchArgs};
+use crate::args::{CallsArgs, Format, QueryArgs, RecordArgs, WatchArgs};
 use crate::config::ReportConfig;
 use crate::exit::{Exit, failure};
 use crate::output::check_writable;
 use crate::record_config::{RecordConfig, Then};
 use crate::render::View;
 use crate::render::image_names::ImageNames;
-use crate::render::interval::{Interval, openmetrics};
-use crate::render::screen::state::Wish;
-use crate::report_command;
-use crate::target::{self, Wanted};
+use crate::render::interval::{SeenBy, TraceSeen};
 use crate::uncalled::{leave_out_uncalled, seen};
-use captures::{CaptureTrace, Captures, Limits};
+use crate::{report_command, target, uprobe};
+use captures::Limits;
+use console::{ATTENDED_EACH, Console, IntervalSeen, SeenSoFar};
 use display::Display;
 use growing::{Growing, Part};
-use outside::{Event, Heard, Listener};
-use triggers::{Asked, Hit, Triggers};
+use outside::{Heard, Listener, Outside};
+use trace_capture::{CaptureTrace, TraceCapturer};
+use triggers::{Asked, Triggers};
 
 /// Runs the command.
 ///
@@ -73,12 +83,9 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let calls = report.calls.clone();
         return replay::run(&calls, on_screen, |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            let display = Display::new(report.format, on_screen)?;
-            let watch = Watch::new(growing, report, interval, openmetrics, display);
-            Ok(match capturing {
-                Some(capturing) => watch.with_captures(capturing, Outside::Polled),
-                None => watch,
-            })
+            let (triggers, captures) = Capturing::begin(capturing, Outside::Polled)?;
+            let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
+            Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
         });
     }
     let mut record = RecordConfig::new(record_args, Then::Report)?;
@@ -86,22 +93,34 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
+    if uprobe::takes(&record) {
+        let output = Output { format: report.format, on_screen, openmetrics };
+        return by_probes::run(&record, interval, output, capturing);
+    }
     let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };
-        let display = Display::new(report.format, on_screen)?;
-        let watch = Watch::new(growing, report, interval, openmetrics, display);
-        Ok(match capturing {
-            Some(capturing) => watch
-                .with_captures(capturing, |listener| Outside::Heard(Heard::by(listener, recording.clock))),
-            None => watch,
-        })
+        let heard = |listener| Outside::Heard(Heard::by(listener, recording.clock));
+        let (triggers, captures) = Capturing::begin(capturing, heard)?;
+        let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
+        Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
     })
+}
+
+/// Where figures go.
+struct Output {
+    format: Format,
+    on_screen: bool,
+    openmetrics: Option<PathBuf>,
 }
 
 /// What is captured, and where it goes.
 struct Capturing {
+    /// Not only by keys.
+    is_asked: bool,
+    /// A view has the terminal.
+    on_screen: bool,
     triggers: Triggers,
     limits: Limits,
     listener: Listener,
@@ -122,17 +141,24 @@ impl Capturing {
         let asked = Asked { over: capture.over, on: capture.on.clone(), on_gap: capture.on_gap };
         let triggers = Triggers::new(asked);
         let triggers = if on_screen { triggers.with_slowest() } else { triggers };
-        let listener = Listener::new(capture.until.as_deref(), on_screen)?;
-        Ok(Self { triggers, limits, listener })
+        let listener = Listener::new(capture.until.as_deref())?;
+        Ok(Self { is_asked: capture.is_asked(), on_screen, triggers, limits, listener })
     }
-}
 
-/// What happens outside of the trace.
-enum Outside {
-    /// Looked for with each part.
-    Polled(Listener),
-    /// Heard of when it happens.
-    Heard(Heard),
+    /// The watch begins. Returns what looks for hits, and what is done with them.
+    ///
+    /// # Errors
+    /// The command of `--until` cannot be started.
+    fn begin(
+        capturing: Option<Self>,
+        outside: impl FnOnce(Listener) -> Outside,
+    ) -> Result<(Option<Triggers>, Option<(Limits, Outside)>)> {
+        let Some(Self { triggers, limits, mut listener, on_screen, .. }) = capturing else {
+            return Ok((None, None));
+        };
+        listener.begin(on_screen)?;
+        Ok((Some(triggers), Some((limits, outside(listener)))))
+    }
 }
 
 fn ns(time: Duration) -> u64 {
@@ -168,7 +194,8 @@ fn record_args(args: WatchArgs) -> RecordArgs {
         aux_size: args.aux_size,
         pt_config: args.pt_config,
         no_sched: args.no_sched,
-        backend: Some(BackendChoice::Pt),
+        waker_stacks: args.waker_stacks,
+        probes: args.probes,
         program: args.program,
         ..RecordArgs::default()
     }
@@ -186,64 +213,23 @@ struct Meant {
     now: Ns,
 }
 
-/// Keys wait no longer while nothing comes from the recorder.
-const ATTENDED_EACH: Duration = Duration::from_millis(50);
-
 /// A watch that goes on.
 struct Watch {
     growing: Growing,
     report: ReportConfig,
     interval: Duration,
-    openmetrics: Option<PathBuf>,
-    /// Of the functions, as soon as they are found.
-    names: Vec<(String, String)>,
-    display: Display,
-    trace_bytes: u64,
-    not_decoded_bytes: u64,
+    console: Console,
+    /// What was recorded so far.
+    trace: TraceSeen,
     lost_ns: u64,
-    captures: Option<(Captures, Outside)>,
-    /// Captures go on so long after what made them.
-    after_ns: u64,
-    /// The watch ends when everything up to then was seen.
-    ends_at: Option<Ns>,
-    /// The view was left, by a key.
-    is_left: bool,
     /// The end of the last part.
     last_time: Ns,
 }
 
 impl Watch {
-    fn new(
-        growing: Growing,
-        report: ReportConfig,
-        interval: Duration,
-        openmetrics: Option<PathBuf>,
-        display: Display,
-    ) -> Self {
-        Self {
-            growing,
-            report,
-            interval,
-            openmetrics,
-            names: Vec::new(),
-            display,
-            trace_bytes: 0,
-            not_decoded_bytes: 0,
-            lost_ns: 0,
-            captures: None,
-            after_ns: 0,
-            ends_at: None,
-            is_left: false,
-            last_time: Ns(0),
-        }
-    }
-
-    fn with_captures(self, capturing: Capturing, outside: impl FnOnce(Listener) -> Outside) -> Self {
-        let Capturing { triggers, limits, listener } = capturing;
-        let after_ns = limits.after_ns;
-        let captures = Captures::new(limits, self.report.calls.clone());
-        let growing = self.growing.with_triggers(triggers);
-        Self { growing, captures: Some((captures, outside(listener))), after_ns, ..self }
+    fn new(growing: Growing, report: ReportConfig, interval: Duration, console: Console) -> Self {
+        let (trace, lost_ns, last_time) = (TraceSeen::default(), 0, Ns(0));
+        Self { growing, report, interval, console, trace, lost_ns, last_time }
     }
 
     fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
@@ -259,141 +245,64 @@ impl Watch {
         let is_whole = part.until.is_none();
         let gain = self.growing.add(part)?;
         self.last_time = meant.time;
-        let events = self.events(is_whole);
         self.attend();
-        if let Some((captures, _)) = &mut self.captures {
-            captures.take(gain.hits);
-            captures.leave_out(gain.left_out_hits);
-            captures.take(events);
-        }
-        if self.names.is_empty() {
-            let name = |wanted: &Wanted| (wanted.function.name.clone(), wanted.function.object_name.clone());
-            self.names = self.growing.wanted().iter().map(name).collect();
-        }
-        self.trace_bytes += meant.trace_bytes;
-        self.not_decoded_bytes += meant.not_decoded_bytes;
-        self.lost_ns += gain.lost_ns;
+        self.console.take(gain.hits, gain.left_out_hits);
+        self.console.hear(meant.time, is_whole);
         let decoded_until = if is_whole { meant.now } else { self.growing.decoded_until() };
         let behind_ns = match decoded_until {
             // Nothing is decoded: all that is recorded waits.
             Ns(0) => meant.interval_ns,
             until => meant.now.since(until),
         };
-        let figures = self.growing.figures(&gain.calls);
-        let interval = Interval {
-            time_ns: meant.time.0,
-            interval_ns: meant.interval_ns,
-            figures: &figures,
-            names: &self.names,
-            trace_bytes: meant.trace_bytes,
-            not_decoded_bytes: meant.not_decoded_bytes,
-            lost_ns: gain.lost_ns,
+        self.lost_ns += gain.lost_ns;
+        self.trace = TraceSeen {
+            recorded_bytes: self.trace.recorded_bytes + meant.trace_bytes,
+            not_decoded_bytes: self.trace.not_decoded_bytes + meant.not_decoded_bytes,
             behind_ns,
         };
-        self.display.interval(&interval, &gain.slowest, &self.growing)?;
-        if let Some(path) = &self.openmetrics {
-            let figures = self.growing.figures(self.growing.total());
-            let totals = openmetrics::Totals {
-                figures: &figures,
-                names: &self.names,
-                trace_bytes: self.trace_bytes,
-                not_decoded_bytes: self.not_decoded_bytes,
-                lost_ns: self.lost_ns,
+        let of_interval = IntervalSeen {
+            time: meant.time,
+            interval_ns: meant.interval_ns,
+            figures: &self.growing.figures(&gain.calls),
+            slowest: &gain.slowest,
+            lost_ns: gain.lost_ns,
+            seen_by: SeenBy::Trace(TraceSeen {
+                recorded_bytes: meant.trace_bytes,
+                not_decoded_bytes: meant.not_decoded_bytes,
                 behind_ns,
-            };
-            openmetrics::replace(path, &totals)?;
-        }
-        Ok(())
-    }
-
-    /// What has happened outside of the trace up to the end of a part.
-    fn events(&mut self, is_whole: bool) -> Vec<Hit> {
-        let time = self.last_time;
-        let events: Vec<(Ns, Event)> = match &mut self.captures {
-            None => return Vec::new(),
-            Some((_, Outside::Polled(listener))) => {
-                // A view stays, and looks for it meanwhile.
-                let waits = is_whole && !self.display.is_view();
-                let events = if waits { listener.wait() } else { listener.poll() };
-                events.into_iter().map(|event| (time, event)).collect()
-            }
-            Some((_, Outside::Heard(heard))) => {
-                heard.take().into_iter().map(|(at, event)| (at.unwrap_or(time), event)).collect()
-            }
+            }),
         };
-        let hit = |(time, event): (Ns, Event)| {
-            if event.ends {
-                self.ends_at = Some(time);
-            }
-            Hit { is_asked: true, ..Hit::at(time, None, event.name, event.trigger) }
-        };
-        events.into_iter().map(hit).collect()
+        let so_far = SeenSoFar { lost_ns: self.lost_ns, seen_by: SeenBy::Trace(self.trace) };
+        self.console.tell(&of_interval, &so_far, &self.growing)
     }
 
     /// The time from which on captures need the trace; `None`: there are none.
     fn needs_from(&self) -> Option<Ns> {
-        let (captures, _) = self.captures.as_ref()?;
-        Some(captures.needs_from(self.growing.decoded_until()))
+        self.console.needs_from(self.growing.decoded_until())
     }
 
     /// Takes what was asked for by keys.
     fn attend(&mut self) {
-        for wish in self.display.wishes() {
-            match wish {
-                Wish::Leave => self.is_left = true,
-                Wish::Capture(call) => {
-                    let wanted = self.growing.wanted().get(call.function);
-                    let function = wanted.map(|wanted| wanted.function.id);
-                    let hit = Hit::chosen(&call, function);
-                    self.captures.iter_mut().for_each(|(captures, _)| captures.take(vec![hit.clone()]));
-                }
-                // The view does these itself.
-                Wish::Show(_) | Wish::WritePage(_) => (),
-            }
-        }
+        self.console.attend(&self.growing);
     }
 
-    /// Closes the view, if there is one.
-    fn leave(&mut self) -> bool {
-        self.is_left = true;
-        self.display.close()
-    }
-
-    /// Everything was recorded: the view stays until it is left, or `is_over`. Captures are still made.
+    /// Everything was recorded: the view stays until it is left, or `is_over`.
     fn stay(&mut self, trace: &CaptureTrace<'_>, is_over: impl Fn() -> bool) {
-        if !self.display.end(&self.growing) {
-            return;
-        }
-        while !self.is_left && !is_over() {
-            thread::sleep(ATTENDED_EACH);
-            self.attend();
-            let events = self.events(false);
-            self.captures.iter_mut().for_each(|(captures, _)| captures.take(events.clone()));
-            self.is_left |= self.capture(trace, None) || self.ends_at.is_some();
-        }
+        let Self { growing, report, console, .. } = self;
+        let capturer = TraceCapturer { growing, trace, calls: &report.calls };
+        console.stay(self.last_time, growing, &capturer, is_over);
     }
 
     /// Makes the captures that have all of their trace. Returns, once, whether the watch has come to its end.
     fn capture(&mut self, trace: &CaptureTrace<'_>, until: Option<Ns>) -> bool {
-        if let Some((captures, _)) = &mut self.captures {
-            captures.make(&self.growing, trace, until, &mut |capture| self.display.captured(capture));
-        }
-        let after_ns = self.after_ns;
-        let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
-        self.ends_at.take_if(is_over).is_some()
+        let Self { growing, report, console, .. } = self;
+        console.capture(&TraceCapturer { growing, trace, calls: &report.calls }, until)
     }
 
     /// Writes the report.
     fn finish(self) -> Result<Exit> {
-        // Keys that might have asked for one are no reason to speak of captures.
-        if let Some((captures, _)) = &self.captures
-            && (captures.has_hits() || !self.display.is_view())
-        {
-            captures.summarise();
-        }
-        // The report goes where the view was.
-        drop(self.display);
-        let Self { growing, report: config, trace_bytes, not_decoded_bytes, .. } = self;
+        let Self { growing, report: config, console, trace, .. } = self;
+        console.end();
         growing.finish(|mut report: Report, image, schedule, wanted, recording: &Recording<'_>| {
             let names = ImageNames::new(image, false).with_threads_of(schedule);
             let wanted = leave_out_uncalled(&mut report, wanted.to_vec());
@@ -406,7 +315,7 @@ impl Watch {
                 report: &report,
                 names: &names,
                 input: &input,
-                aux_bytes: trace_bytes - not_decoded_bytes.min(trace_bytes),
+                aux_bytes: trace.recorded_bytes - trace.not_decoded_bytes.min(trace.recorded_bytes),
                 decoder: config.calls.decoder.name(),
                 clock_offsets: recording.clock_offsets,
                 sched_apart_ns: recording.sched_apart_ns,

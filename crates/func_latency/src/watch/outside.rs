@@ -25,30 +25,33 @@ pub(super) struct Event {
 /// Waits for it.
 pub(super) struct Listener {
     signal: UserSignal,
-    command: Option<(String, Child)>,
+    /// Of `--until`, and if it runs, as what.
+    command: Option<(String, Option<Child>)>,
 }
 
 impl Listener {
-    /// From here on SIGUSR2 does not end this process; starts the command of `--until`, which has no terminal
-    /// if a view has it.
+    /// From here on SIGUSR2 does not end this process. `until`: a command.
     ///
     /// # Errors
-    /// The command cannot be started.
-    pub(super) fn new(until: Option<&str>, on_screen: bool) -> Result<Self> {
+    /// The signal cannot be held back.
+    pub(super) fn new(until: Option<&str>) -> Result<Self> {
         let signal = UserSignal::hold().context("cannot hold SIGUSR2 back")?;
-        let command = match until {
-            None => None,
-            Some(text) => {
-                let mut child = Command::new("sh");
-                child.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
-                if on_screen {
-                    child.stderr(Stdio::null());
-                }
-                let child = child.spawn().with_context(|| format!("--until {text}: cannot start sh"))?;
-                Some((text.to_owned(), child))
-            }
-        };
-        Ok(Self { signal, command })
+        Ok(Self { signal, command: until.map(|text| (text.to_owned(), None)) })
+    }
+
+    /// The watch begins: starts the command, which has no terminal if a view has it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn begin(&mut self, on_screen: bool) -> Result<()> {
+        let Some((text, running)) = &mut self.command else { return Ok(()) };
+        let mut child = Command::new("sh");
+        child.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+        if on_screen {
+            child.stderr(Stdio::null());
+        }
+        *running = Some(child.spawn().with_context(|| format!("--until {text}: cannot start sh"))?);
+        Ok(())
     }
 
     /// What has happened since.
@@ -57,7 +60,7 @@ impl Listener {
         while self.signal.take() {
             events.push(Event { trigger: "SIGUSR2".to_owned(), name: "signal", ends: false });
         }
-        if let Some((text, child)) = &mut self.command
+        if let Some((text, Some(child))) = &mut self.command
             && let Ok(Some(status)) = child.try_wait()
         {
             events.push(Event { trigger: format!("{text}: {status}"), name: "until", ends: true });
@@ -68,11 +71,35 @@ impl Listener {
 
     /// What happens up to the command's end.
     pub(super) fn wait(&mut self) -> Vec<Event> {
-        if let Some((_, child)) = &mut self.command {
+        if let Some((_, Some(child))) = &mut self.command {
             // What cannot be waited for is polled.
             let _ = child.wait();
         }
         self.poll()
+    }
+}
+
+/// What happens outside of the trace.
+pub(super) enum Outside {
+    /// Looked for with each part.
+    Polled(Listener),
+    /// Heard of when it happens.
+    Heard(Heard),
+}
+
+impl Outside {
+    /// What has happened since; where its time is not known, it is `time`. `waits`: for the end of the command
+    /// of `--until`, too, unless it is heard of.
+    pub(super) fn events(&mut self, time: Ns, waits: bool) -> Vec<(Ns, Event)> {
+        match self {
+            Self::Polled(listener) => {
+                let events = if waits { listener.wait() } else { listener.poll() };
+                events.into_iter().map(|event| (time, event)).collect()
+            }
+            Self::Heard(heard) => {
+                heard.take().into_iter().map(|(at, event)| (at.unwrap_or(time), event)).collect()
+            }
+        }
     }
 }
 
@@ -100,7 +127,7 @@ impl Heard {
     }
 
     /// What has happened since, and when; `None`: the recording has no clock.
-    pub(super) fn take(&self) -> Vec<(Option<Ns>, Event)> {
+    fn take(&self) -> Vec<(Option<Ns>, Event)> {
         self.events.try_iter().collect()
     }
 }

@@ -8,8 +8,8 @@ use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
 use perfdata::Source;
 use recorder::Interrupts;
 
-use super::captures::CaptureTrace;
 use super::growing::Part;
+use super::trace_capture::CaptureTrace;
 use super::{Meant, Watch};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -78,7 +78,7 @@ pub(super) fn run(
             watch.stay(&trace, is_over);
             break;
         }
-        if watch.is_left || is_over() {
+        if watch.console.is_left() || is_over() {
             break;
         }
         from = to;

@@ -7,6 +7,7 @@
 //! ```
 
 use std::env;
+use std::fs;
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
+use crate::bundle_dir::CALL_TEXT;
 use crate::messages::{self, HeldMessages};
 use crate::render::screen::draw;
 use crate::render::screen::figures::{FunctionFigures, IntervalFigures};
@@ -69,7 +71,9 @@ impl Screen {
     /// It cannot be switched to raw keys and another screen.
     pub(super) fn open() -> Result<Self> {
         let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
-        let terminal = terminal.context("cannot take the terminal; --lines does without")?;
+        let mut terminal = terminal.context("cannot take the terminal; --lines does without")?;
+        // A terminal may have no other screen: what was written before is in the way.
+        terminal.clear().inspect_err(|_| _ = ratatui::try_restore())?;
         let (updates, arrived) = mpsc::channel();
         let (sender, wishes) = mpsc::channel();
         let view = ScreenThread {
@@ -189,6 +193,17 @@ impl ScreenThread {
             Wish::Show(path) | Wish::WritePage(path) if !Path::new(&path).exists() => {
                 self.state.forget(&path);
                 self.state.say("its capture was removed, as slower ones are kept; the key makes another one");
+            }
+            Wish::Show(path) if Path::new(&path).join(CALL_TEXT).exists() => {
+                match fs::read_to_string(Path::new(&path).join(CALL_TEXT)) {
+                    Ok(text) => self.state.show(path, &text),
+                    Err(error) => self.state.say(&format!("{path}/{CALL_TEXT}: {error}")),
+                }
+            }
+            Wish::WritePage(path) if Path::new(&path).join(CALL_TEXT).exists() => {
+                self.state.say(
+                    "a page needs a trace, and this call was seen by probes; enter opens what is known of it",
+                );
             }
             Wish::Show(path) => {
                 let words = ["show", "-i", &path].map(str::to_owned);

@@ -92,6 +92,8 @@ pub(super) struct Triggers {
     left_out: u64,
     /// The slowest calls of this part by function, hits or not; `None`: they are not wanted.
     slowest: Option<BTreeMap<usize, Vec<Hit>>>,
+    /// The last call that ended is a hit, or one of the slowest.
+    has_noticed_last: bool,
 }
 
 /// Calls of a function that are the slowest ones of a part.
@@ -116,14 +118,31 @@ impl Triggers {
         slowest.into_values().flatten().collect()
     }
 
-    /// A call has ended that may be one of the slowest.
-    fn note_slow(&mut self, function: usize, row: &CallRow) {
-        let Some(slowest) = &mut self.slowest else { return };
+    /// A call has ended that may be one of the slowest; true: it is, so far.
+    fn note_slow(&mut self, function: usize, row: &CallRow) -> bool {
+        let Some(slowest) = &mut self.slowest else { return false };
         let slowest = slowest.entry(function).or_default();
         let at = slowest.partition_point(|hit| hit.latency_ns >= Some(row.latency_ns));
         if at < SLOWEST_MAX {
             slowest.insert(at, Hit::of_call(row, String::new()));
             slowest.truncate(SLOWEST_MAX);
+        }
+        at < SLOWEST_MAX
+    }
+
+    /// The last call that ended is a hit, or one of the slowest of this part so far.
+    #[cfg(feature = "bpf")]
+    pub(super) const fn has_noticed_last(&self) -> bool {
+        self.has_noticed_last
+    }
+
+    /// The option that asks for what only a trace has; `None`: there is none.
+    #[cfg(feature = "bpf")]
+    pub(super) fn needs_trace(&self) -> Option<&'static str> {
+        match &self.asked {
+            Asked { on, .. } if !on.is_empty() => Some("--on"),
+            Asked { on_gap: true, .. } => Some("--on-gap"),
+            _ => None,
         }
     }
 
@@ -178,9 +197,10 @@ impl Triggers {
 
 impl RowSink for Triggers {
     fn row(&mut self, function: usize, row: &CallRow, _: Option<&Reason>) {
+        self.has_noticed_last = false;
         if row.status.counted() {
             self.recent.get_mut(function).into_iter().for_each(|recent| recent.add(row.latency_ns));
-            self.note_slow(function, row);
+            self.has_noticed_last = self.note_slow(function, row);
         }
         let Some(threshold_ns) = self.thresholds_ns.get(function).copied().flatten() else { return };
         if row.latency_ns <= threshold_ns {
@@ -190,6 +210,7 @@ impl RowSink for Triggers {
             Some(Over::Percentile(percentile, _)) => format!("{percentile}, "),
             _ => String::new(),
         };
+        self.has_noticed_last = true;
         self.hit(Hit::of_call(row, format!("over {which}{}", duration(threshold_ns))));
     }
 

@@ -27,8 +27,13 @@ impl Probing {
     /// Starts it for longer than any test takes, and waits until the probes are placed. `None`: that is not
     /// permitted here, which is said.
     pub(crate) fn start(words: &[&str]) -> Option<Self> {
+        Self::start_as(&[], words)
+    }
+
+    /// As [`Self::start`], with the words that come first.
+    pub(crate) fn start_as(subcommand: &[&str], words: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-        command.args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);
+        command.args(subcommand).args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
@@ -45,6 +50,11 @@ impl Probing {
     /// Ctrl-C: the window ends.
     pub(crate) fn interrupt(&self) {
         signal(self.child.id(), "INT");
+    }
+
+    /// Its number as a process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// It dies at once.

@@ -39,6 +39,8 @@ fn function(name: &str, counts: &[u64]) -> FunctionFigures {
     let count: u64 = counts.iter().sum();
     FunctionFigures {
         name: name.to_owned(),
+        calls: count,
+        error_ns: Some(120),
         latency: Some(Stats { count, sum_ns: count * 2_346, rounded: false, spread: Some(spread) }),
         off_cpu: Some(12.5),
         histogram: counts.iter().enumerate().map(bucket).collect(),
@@ -70,10 +72,12 @@ fn interval(second: u64) -> IntervalFigures {
         functions: vec![of("row_search_mvcc"), of("row_upd_step")],
         total: Some(vec![function("row_search_mvcc", &[90_000]), function("row_upd_step", &[1])]),
         slowest: vec![slow(&format!("4711-{second}"), 99 + second, 100_000 + second)],
-        trace_bytes: 12_345_678,
-        decoded: if second == 9 { 0.634 } else { 1.0 },
         lost_ns: 0,
-        behind_ns: 250_000_000,
+        seen_by: SeenBy::Trace(TraceSeen {
+            recorded_bytes: 12_345_678,
+            not_decoded_bytes: if second == 9 { 4_518_518 } else { 0 },
+            behind_ns: 250_000_000,
+        }),
     }
 }
 

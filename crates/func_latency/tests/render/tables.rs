@@ -42,6 +42,7 @@ fn parts() -> RowParts {
         knows_wakeups,
         reason,
         waker,
+        woken_from: Vec::new(),
     };
     let worker = Waker::Thread { pid: Pid(8), tid: Tid(9), name: "worker".to_owned() };
     RowParts {

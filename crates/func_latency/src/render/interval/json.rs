@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use analyzer::{FunctionReport, Stats};
+use analyzer::{ErrorBound, FunctionReport, Quantiles, Spread, Stats};
 use serde::Serialize;
 
-use super::Interval;
+use super::{Interval, SeenBy, TraceSeen};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency.watch/1";
@@ -20,6 +20,14 @@ struct IntervalDocument {
     lost_ns: u64,
     decoded: f64,
     behind_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<IntervalProbes>,
+}
+
+/// What probes cost, where the calls are known by them.
+#[derive(Serialize)]
+struct IntervalProbes {
+    cost_percent: f64,
 }
 
 #[derive(Serialize)]
@@ -44,13 +52,21 @@ struct IntervalLatency {
     p99: Option<u64>,
     p999: Option<u64>,
     max: Option<u64>,
+    p50_error: Option<u64>,
+    p90_error: Option<u64>,
+    p99_error: Option<u64>,
+    p999_error: Option<u64>,
+    mean_error: Option<f64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rounded: bool,
 }
 
-impl From<&Stats> for IntervalLatency {
-    fn from(stats: &Stats) -> Self {
+impl IntervalLatency {
+    fn of(stats: &Stats, error: &ErrorBound) -> Self {
         let spread = stats.spread.as_ref();
+        let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
+            spread.map(|spread| error.of(figure(spread), of))
+        };
         Self {
             count: stats.count,
             sum: stats.sum_ns,
@@ -61,6 +77,11 @@ impl From<&Stats> for IntervalLatency {
             p99: spread.map(|of| of.p99_ns),
             p999: spread.map(|of| of.p999_ns),
             max: spread.map(|of| of.max_ns),
+            p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
+            p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
+            p99_error: error_of(|q| q.p99_ns, |s| s.p99_ns),
+            p999_error: error_of(|q| q.p999_ns, |s| s.p999_ns),
+            mean_error: spread.map(|_| error.sum_ns as f64 / stats.count as f64),
             rounded: stats.rounded,
         }
     }
@@ -80,21 +101,26 @@ pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<
     let function = |(figures, (name, object)): (&FunctionReport, &(String, String))| IntervalFunction {
         name: name.clone(),
         object: object.clone(),
-        calls: figures.latency.count,
+        calls: figures.counted_calls(),
         not_counted: not_counted(figures),
-        latency_ns: IntervalLatency::from(&figures.latency),
+        latency_ns: IntervalLatency::of(&figures.latency, &figures.error),
         off_cpu_ns: figures.off_cpu.as_ref().map(|stats| stats.sum_ns),
     };
     let functions = interval.figures.iter().zip(interval.names).map(function);
+    let (trace, probes) = match interval.seen_by {
+        SeenBy::Trace(trace) => (trace, None),
+        SeenBy::Probes { cost_percent } => (TraceSeen::default(), Some(IntervalProbes { cost_percent })),
+    };
     let document = IntervalDocument {
         schema: SCHEMA,
         time_ns: interval.time_ns,
         interval_ns: interval.interval_ns,
         functions: functions.collect(),
-        trace_bytes: interval.trace_bytes,
+        trace_bytes: trace.recorded_bytes,
         lost_ns: interval.lost_ns,
-        decoded: interval.decoded(),
-        behind_ns: interval.behind_ns,
+        decoded: trace.decoded(),
+        behind_ns: trace.behind_ns,
+        probes,
     };
     serde_json::to_writer(&mut *out, &document)?;
     out.write_all(b"\n")

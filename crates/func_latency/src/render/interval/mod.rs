@@ -19,27 +19,64 @@ pub struct Interval<'a> {
     pub(crate) figures: &'a [FunctionReport],
     /// Name and object of each function.
     pub(crate) names: &'a [(String, String)],
-    /// Bytes of trace that were recorded in it.
-    pub(crate) trace_bytes: u64,
-    /// Those of them that are not decoded.
-    pub(crate) not_decoded_bytes: u64,
     /// Time that was lost, of all threads.
     pub(crate) lost_ns: u64,
-    /// How much older the decoded trace is than the recorded one.
-    pub(crate) behind_ns: u64,
+    /// By what the calls are known.
+    pub(crate) seen_by: SeenBy,
 }
 
-const NS_PER_S: f64 = 1e9;
+/// By what calls are known, and what that took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SeenBy {
+    /// By their trace.
+    Trace(TraceSeen),
+    /// By probes.
+    Probes {
+        /// CPU time of the probes, of that which the processes take without, in percent.
+        cost_percent: f64,
+    },
+}
 
-impl Interval<'_> {
-    /// The share of the trace that is decoded, from 0 to 1.
+/// Trace of some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceSeen {
+    /// Bytes that were recorded.
+    pub recorded_bytes: u64,
+    /// Those of them that are not decoded.
+    pub not_decoded_bytes: u64,
+    /// How much older what is decoded is than what is recorded.
+    pub behind_ns: u64,
+}
+
+impl Default for SeenBy {
+    fn default() -> Self {
+        Self::Trace(TraceSeen::default())
+    }
+}
+
+impl TraceSeen {
+    /// The share that is decoded, from 0 to 1.
     pub(crate) fn decoded(&self) -> f64 {
-        match self.trace_bytes {
+        match self.recorded_bytes {
             0 => 1.0,
             all => (all - self.not_decoded_bytes.min(all)) as f64 / all as f64,
         }
     }
 
+    /// Bytes a second, in an interval.
+    pub(crate) fn rate(&self, interval_ns: u64) -> u64 {
+        (self.recorded_bytes as f64 / (interval_ns.max(1) as f64 / NS_PER_S)) as u64
+    }
+
+    /// What is said of trace that is left undecoded.
+    pub(crate) fn left_undecoded(&self) -> Option<String> {
+        (self.not_decoded_bytes > 0).then(|| format!("  decoded {:.0} %", 100.0 * self.decoded()))
+    }
+}
+
+const NS_PER_S: f64 = 1e9;
+
+impl Interval<'_> {
     fn seconds(&self) -> f64 {
         self.interval_ns.max(1) as f64 / NS_PER_S
     }
@@ -49,12 +86,14 @@ impl Interval<'_> {
 ///
 /// # Errors
 /// What `out` says.
-pub(crate) fn write_head(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7} {:>10} {:>9} {:>9}",
-        "calls/s", "mean", "p50", "p90", "p99", "max", "off-CPU", "trace/s", "lost", "behind"
-    )
+pub(crate) fn write_head(out: &mut dyn Write, seen_by: &SeenBy) -> io::Result<()> {
+    let last = match seen_by {
+        SeenBy::Trace(_) => ["trace/s", "lost", "behind"],
+        SeenBy::Probes { .. } => ["p50 +-", "lost", "cost"],
+    };
+    let columns = ["calls/s", "mean", "p50", "p90", "p99", "max", "off-CPU"].into_iter().chain(last);
+    write_line(out, columns.map(str::to_owned))?;
+    writeln!(out)
 }
 
 /// Writes a line for each function.
@@ -62,29 +101,10 @@ pub(crate) fn write_head(out: &mut dyn Write) -> io::Result<()> {
 /// # Errors
 /// What `out` says.
 pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<()> {
-    let none = || "-".to_owned();
     for (function, (name, _)) in interval.figures.iter().zip(interval.names) {
-        let latency = &function.latency;
-        let spread = latency.spread.as_ref();
-        let of =
-            |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
-        let off_cpu = function.off_cpu.as_ref().filter(|_| latency.count > 0);
-        write!(
-            out,
-            "{:>10.0} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7} {:>10} {:>9} {:>9}",
-            latency.count as f64 / interval.seconds(),
-            spread.map_or_else(none, |spread| mean_duration(spread.mean_ns)),
-            of(|spread| spread.p50_ns),
-            of(|spread| spread.p90_ns),
-            of(|spread| spread.p99_ns),
-            of(|spread| spread.max_ns),
-            off_cpu.map_or_else(none, |stats| percent(share(stats.sum_ns, latency.sum_ns))),
-            size((interval.trace_bytes as f64 / interval.seconds()) as u64),
-            duration(interval.lost_ns),
-            duration(interval.behind_ns),
-        )?;
-        if interval.not_decoded_bytes > 0 {
-            write!(out, "  decoded {:.0} %", 100.0 * interval.decoded())?;
+        write_line(out, cells(function, interval).into_iter())?;
+        if let SeenBy::Trace(trace) = &interval.seen_by {
+            write!(out, "{}", trace.left_undecoded().unwrap_or_default())?;
         }
         if interval.names.len() > 1 {
             write!(out, "  {name}")?;
@@ -92,4 +112,43 @@ pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<
         writeln!(out)?;
     }
     out.flush()
+}
+
+fn cells(function: &FunctionReport, interval: &Interval<'_>) -> [String; 10] {
+    let none = || "-".to_owned();
+    let latency = &function.latency;
+    let spread = latency.spread.as_ref();
+    let of = |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
+    let off_cpu = function.off_cpu.as_ref().filter(|_| latency.count > 0);
+    let lost = duration(interval.lost_ns);
+    let [first, second, third] = match interval.seen_by {
+        SeenBy::Trace(trace) => [size(trace.rate(interval.interval_ns)), lost, duration(trace.behind_ns)],
+        SeenBy::Probes { cost_percent } => {
+            let error = spread.map(|spread| function.error.of(spread.p50_ns, |ranks| ranks.p50_ns));
+            [error.map_or_else(none, duration), lost, format!("{} %", percent(cost_percent))]
+        }
+    };
+    [
+        format!("{:.0}", function.counted_calls() as f64 / interval.seconds()),
+        spread.map_or_else(none, |spread| mean_duration(spread.mean_ns)),
+        of(|spread| spread.p50_ns),
+        of(|spread| spread.p90_ns),
+        of(|spread| spread.p99_ns),
+        of(|spread| spread.max_ns),
+        off_cpu.map_or_else(none, |stats| percent(share(stats.sum_ns, latency.sum_ns))),
+        first,
+        second,
+        third,
+    ]
+}
+
+const WIDTHS: [usize; 10] = [10, 10, 10, 10, 10, 10, 7, 10, 9, 9];
+
+/// Each cell in its column.
+fn write_line(out: &mut dyn Write, cells: impl Iterator<Item = String>) -> io::Result<()> {
+    for (at, (cell, width)) in cells.zip(WIDTHS).enumerate() {
+        let space = if at == 0 { "" } else { " " };
+        write!(out, "{space}{cell:>width$}")?;
+    }
+    Ok(())
 }

@@ -6,16 +6,15 @@ use std::path::Path;
 use analyzer::FunctionReport;
 use anyhow::Result;
 
+use super::SeenBy;
 use crate::output;
 
 /// What is counted since the watch began.
 pub(crate) struct Totals<'a> {
     pub(crate) figures: &'a [FunctionReport],
     pub(crate) names: &'a [(String, String)],
-    pub(crate) trace_bytes: u64,
-    pub(crate) not_decoded_bytes: u64,
     pub(crate) lost_ns: u64,
-    pub(crate) behind_ns: u64,
+    pub(crate) seen_by: SeenBy,
 }
 
 /// Replaces the file.
@@ -30,34 +29,46 @@ pub(crate) fn replace(path: &Path, totals: &Totals<'_>) -> Result<()> {
 fn text(totals: &Totals<'_>) -> String {
     let mut text = String::new();
     histograms(&mut text, totals);
-    let counters = [
-        ("func_latency_trace_bytes", "bytes", "Trace that was recorded.", totals.trace_bytes as f64),
-        (
-            "func_latency_not_decoded_bytes",
-            "bytes",
-            "Trace that was recorded and left undecoded.",
-            totals.not_decoded_bytes as f64,
-        ),
-        (
-            "func_latency_lost_seconds",
-            "seconds",
-            "Time of threads of which nothing is known.",
-            totals.lost_ns as f64 / 1e9,
-        ),
-    ];
-    for (name, unit, help, value) in counters {
-        let _ = write!(
-            text,
-            "# TYPE {name} counter\n# UNIT {name} {unit}\n# HELP {name} {help}\n{name}_total {value}\n"
-        );
+    let lost_s = totals.lost_ns as f64 / NS_PER_S;
+    match totals.seen_by {
+        SeenBy::Trace(trace) => {
+            let (recorded, not_decoded) = (trace.recorded_bytes as f64, trace.not_decoded_bytes as f64);
+            counter(&mut text, "trace", "bytes", "Trace that was recorded.", recorded);
+            counter(
+                &mut text,
+                "not_decoded",
+                "bytes",
+                "Trace that was recorded and left undecoded.",
+                not_decoded,
+            );
+            let behind_s = trace.behind_ns as f64 / NS_PER_S;
+            gauge(&mut text, "behind", "seconds", "How far decoding is behind recording.", behind_s);
+        }
+        SeenBy::Probes { cost_percent } => {
+            let help = "CPU time of the probes, of that which the processes take without.";
+            gauge(&mut text, "probe_cost", "ratio", help, cost_percent / 100.0);
+        }
     }
-    let name = "func_latency_behind_seconds";
-    let behind_s = totals.behind_ns as f64 / 1e9;
-    let _ = write!(
-        text,
-        "# TYPE {name} gauge\n# UNIT {name} seconds\n# HELP {name} How far decoding is behind recording.\n{name} {behind_s}\n# EOF\n"
-    );
+    counter(&mut text, "lost", "seconds", "Time of threads of which nothing is known.", lost_s);
+    text.push_str("# EOF\n");
     text
+}
+
+const NS_PER_S: f64 = 1e9;
+
+fn counter(text: &mut String, name: &str, unit: &str, help: &str, value: f64) {
+    family(text, name, unit, "counter", help);
+    let _ = writeln!(text, "func_latency_{name}_{unit}_total {value}");
+}
+
+fn gauge(text: &mut String, name: &str, unit: &str, help: &str, value: f64) {
+    family(text, name, unit, "gauge", help);
+    let _ = writeln!(text, "func_latency_{name}_{unit} {value}");
+}
+
+fn family(text: &mut String, name: &str, unit: &str, kind: &str, help: &str) {
+    let name = format!("func_latency_{name}_{unit}");
+    let _ = write!(text, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}\n");
 }
 
 /// Latencies by powers of two.
@@ -89,22 +100,32 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::interval::TraceSeen;
 
     #[test]
     fn a_file_without_calls_is_whole() {
         let totals = Totals {
             figures: &[],
             names: &[],
-            trace_bytes: 7,
-            not_decoded_bytes: 0,
             lost_ns: 1_500_000_000,
-            behind_ns: 0,
+            seen_by: SeenBy::Trace(TraceSeen { recorded_bytes: 7, ..TraceSeen::default() }),
         };
         let text = text(&totals);
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         assert_eq!(value("func_latency_trace_bytes_total"), Some("7"));
         assert_eq!(value("func_latency_lost_seconds_total"), Some("1.5"));
         assert!(text.ends_with("# EOF\n"), "{text}");
+        assert_eq!(text.matches("# TYPE").count(), 5, "{text}");
+    }
+
+    #[test]
+    fn probes_have_a_cost_and_no_trace() {
+        let seen_by = SeenBy::Probes { cost_percent: 2.5 };
+        let text = super::text(&Totals { figures: &[], names: &[], lost_ns: 0, seen_by });
+        assert!(
+            text.contains("\nfunc_latency_probe_cost_ratio 0.025\n") && !text.contains("trace"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use ratatui::text::Line;
 use super::figures::{FunctionFigures, ListedCall, TimeRow};
 use super::heat;
 use super::state::{CallText, ShownSpan, State, WatchPhase};
+use crate::render::interval::SeenBy;
 use crate::render::units::{duration, grouped, mean_duration, percent, share, size};
 
 /// Less than this cannot be read.
@@ -111,7 +112,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let latency = shown.and_then(|function| function.latency.as_ref());
     let spread = latency.and_then(|latency| latency.spread.as_ref());
     let of = |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
-    let calls = shown.map_or(0, FunctionFigures::calls);
+    let calls = shown.map_or(0, |function| function.calls);
     let text = format!(
         "{} calls/s  mean {}  p50 {}  p90 {}  p99 {}  max {}",
         grouped((calls as f64 / seconds.max(1e-9)) as u64),
@@ -122,20 +123,22 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, state: &State) {
         of(|spread| spread.max_ns),
     );
     frame.render_widget(Line::raw(fitting(&text, area.width)), Rect { height: 1, ..area });
-    let trace_rate = latest.trace_bytes as f64 / (latest.interval_ns.max(1) as f64 / 1e9);
-    let decoded = if latest.decoded < 1.0 {
-        format!("  decoded {:.0} %", 100.0 * latest.decoded)
-    } else {
-        String::new()
-    };
     let off_cpu = shown.and_then(|function| function.off_cpu);
-    let text = format!(
-        "off-CPU {}  trace {}/s  lost {}  behind {}{decoded}",
-        off_cpu.map_or_else(none, |share| format!("{} %", percent(share))),
-        size(trace_rate as u64),
-        duration(latest.lost_ns),
-        duration(latest.behind_ns)
-    );
+    let off_cpu = off_cpu.map_or_else(none, |share| format!("{} %", percent(share)));
+    let lost = duration(latest.lost_ns);
+    let text = match latest.seen_by {
+        SeenBy::Trace(trace) => format!(
+            "off-CPU {off_cpu}  trace {}/s  lost {lost}  behind {}{}",
+            size(trace.rate(latest.interval_ns)),
+            duration(trace.behind_ns),
+            trace.left_undecoded().unwrap_or_default()
+        ),
+        SeenBy::Probes { cost_percent } => format!(
+            "off-CPU {off_cpu}  p50 +- {}  lost {lost}  probes cost {} % CPU time",
+            shown.and_then(|function| function.error_ns).map_or_else(none, duration),
+            percent(cost_percent)
+        ),
+    };
     let second = Rect { y: area.y + 1, height: 1, ..area };
     frame.render_widget(Line::raw(fitting(&text, area.width)), second);
 }

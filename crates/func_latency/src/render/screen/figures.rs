@@ -6,6 +6,7 @@ use analyzer::{Bucket, FunctionReport, Stats};
 
 use crate::printable::printable;
 use crate::render::Names;
+use crate::render::interval::SeenBy;
 use crate::render::names::{caller_name, child_name, reason_name};
 use crate::render::units::share;
 
@@ -22,14 +23,10 @@ pub struct IntervalFigures {
     pub total: Option<Vec<FunctionFigures>>,
     /// The slowest calls of the interval.
     pub slowest: Vec<ListedCall>,
-    /// Bytes of trace that were recorded in it.
-    pub trace_bytes: u64,
-    /// The share of them that was decoded, from 0 to 1.
-    pub decoded: f64,
     /// Time that was lost in it, of all threads.
     pub lost_ns: u64,
-    /// How much older what is decoded is than what is recorded.
-    pub behind_ns: u64,
+    /// By what the calls are known.
+    pub seen_by: SeenBy,
 }
 
 /// The calls of one function.
@@ -37,8 +34,12 @@ pub struct IntervalFigures {
 pub struct FunctionFigures {
     /// Demangled.
     pub name: String,
-    /// Latencies of the counted calls.
+    /// Number of counted calls.
+    pub calls: u64,
+    /// Their latencies; of calls that are timed by probes, those of some of them.
     pub latency: Option<Stats>,
+    /// How far the median may be off, in ns; `None`: it does not matter.
+    pub error_ns: Option<u64>,
     /// The part of their time that they were off the CPU, in percent; `None`: not known.
     pub off_cpu: Option<f64>,
     /// Latencies by powers of two.
@@ -108,18 +109,19 @@ impl FunctionFigures {
         let waits = waits.map(|row| (reason_name(&row.reason), row.split.total_ns(), row.count));
         Self {
             name: printable(name),
+            calls: report.counted_calls(),
             latency: is_any.then_some(report.latency),
+            error_ns: report
+                .latency
+                .spread
+                .as_ref()
+                .map(|spread| report.error.of(spread.p50_ns, |q| q.p50_ns)),
             off_cpu: off_cpu.map(|stats| share(stats.sum_ns, report.latency.sum_ns)),
             histogram: report.histogram.clone(),
             children: rows(children),
             callers: rows(callers),
             waits: rows(waits),
         }
-    }
-
-    /// Number of counted calls.
-    pub(super) fn calls(&self) -> u64 {
-        self.latency.as_ref().map_or(0, |latency| latency.count)
     }
 }
 

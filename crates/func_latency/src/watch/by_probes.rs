@@ -1,0 +1,218 @@
+//! A watch by probes: calls are timed as they end, and nothing is recorded.
+//!
+//! ```text
+//!   uprobe  --calls-->  analysis      --figures, each interval-->  console
+//!                          \ noticed  --hits-->                    captures
+//! ```
+
+use std::io::{Write as _, stdout};
+use std::time::Duration;
+
+use analyzer::{FunctionReport, ProbedAnalysis};
+use anyhow::{Context as _, Result};
+use image::Image;
+use model::{Ns, ProbedCall};
+use recorder::{Interrupts, Proc};
+
+use super::console::{Console, IntervalSeen, SeenSoFar};
+use super::display::{Display, SeenCalls};
+use super::noticed::Noticed;
+use super::outside::Outside;
+use super::probed_capture::ProbedCapturer;
+use super::{Capturing, Output, ns};
+use crate::args::Format;
+use crate::exit::{Exit, failure};
+use crate::record_config::RecordConfig;
+use crate::render::image_names::ImageNames;
+use crate::render::interval::SeenBy;
+use crate::target::Wanted;
+use crate::uprobe::{self, Follower, GuardCost, Passed, Rounds};
+
+/// Times calls, and watches them.
+///
+/// # Errors
+/// Nothing can be probed here, or it would cost too much.
+pub(super) fn run(
+    record: &RecordConfig,
+    interval: Duration,
+    output: Output,
+    capturing: Option<Capturing>,
+) -> Result<Exit> {
+    if let Some(option) = capturing.as_ref().and_then(|capturing| capturing.triggers.needs_trace()) {
+        let message = format!(
+            "{option} needs Intel PT: probes see the calls of -f only; --over, --until and SIGUSR2 capture without it"
+        );
+        let exit = if record.backend.is_some() { Exit::Usage } else { Exit::NotPossible };
+        return Err(failure(exit, message));
+    }
+    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    if output.on_screen {
+        // A signal must not leave the terminal as the view has it.
+        interrupts.keep();
+    }
+    // What was inside a slow call is known only if its children were probed when it began.
+    let rounds = match &capturing {
+        Some(capturing) if capturing.is_asked => Rounds::Always,
+        _ => Rounds::Seldom,
+    };
+    let mut watch = ProbedWatch {
+        interrupts: &interrupts,
+        interval_ns: ns(interval),
+        stays: record.window.is_none(),
+        has_text: output.format == Format::Text,
+        console: None,
+        output: Some(output),
+        noticed: None,
+        capturing,
+        last: Ns(0),
+        cost: GuardCost::default(),
+        lost_ns: 0,
+    };
+    uprobe::follow(record, &interrupts, rounds, &mut watch)
+}
+
+/// A watch that goes on.
+struct ProbedWatch<'r> {
+    interrupts: &'r Interrupts,
+    interval_ns: u64,
+    /// A view stays when the target has ended.
+    stays: bool,
+    /// The report is a text below lines.
+    has_text: bool,
+    /// `None`: it has not begun.
+    console: Option<Console>,
+    output: Option<Output>,
+    /// `None`: nothing is captured.
+    noticed: Option<Noticed>,
+    capturing: Option<Capturing>,
+    /// The end of the last interval, and the probes' cost up to it.
+    last: Ns,
+    cost: GuardCost,
+    lost_ns: u64,
+}
+
+/// The calls so far.
+struct ProbedCalls<'s, 'a> {
+    analysis: &'s ProbedAnalysis<'a>,
+    passed: &'s Passed<'s>,
+}
+
+impl SeenCalls for ProbedCalls<'_, '_> {
+    fn image(&self) -> Option<&Image> {
+        Some(&self.passed.code.image)
+    }
+
+    fn wanted(&self) -> &[Wanted] {
+        self.passed.wanted
+    }
+
+    fn total_figures(&self) -> Vec<FunctionReport> {
+        self.analysis.so_far((self.passed.from, self.passed.now))
+    }
+}
+
+impl ProbedWatch<'_> {
+    /// Tells an interval, which ends now.
+    fn tell(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<()> {
+        let from = std::mem::replace(&mut self.last, passed.now);
+        let figures = analysis.take_interval((from, passed.now));
+        let lost_ns = analysis.take_lost_ns();
+        self.lost_ns = self.lost_ns.saturating_add(lost_ns);
+        let cost = passed.cost.since(std::mem::replace(&mut self.cost, passed.cost));
+        let triggers = self.noticed.as_mut().map(|noticed| &mut noticed.triggers);
+        let slowest = triggers.map_or_else(Vec::new, |triggers| {
+            triggers.begin(passed.wanted.len(), passed.now);
+            triggers.take_slowest()
+        });
+        let of_interval = IntervalSeen {
+            time: passed.now,
+            interval_ns: passed.now.since(from).max(1),
+            figures: &figures,
+            slowest: &slowest,
+            lost_ns,
+            seen_by: SeenBy::Probes { cost_percent: cost.percent() },
+        };
+        let so_far = SeenSoFar {
+            lost_ns: self.lost_ns,
+            seen_by: SeenBy::Probes { cost_percent: passed.cost.percent() },
+        };
+        let Some(console) = &mut self.console else { return Ok(()) };
+        console.tell(&of_interval, &so_far, &ProbedCalls { analysis, passed })
+    }
+
+    /// Makes captures; `until`: everything up to then was seen. Returns whether the watch has come to its end.
+    fn capture(&mut self, passed: &Passed<'_>, until: Option<Ns>) -> bool {
+        let (Some(console), Some(noticed)) = (&mut self.console, &mut self.noticed) else { return false };
+        let (hits, left_out) = (noticed.triggers.take_hits(Vec::new()), noticed.triggers.take_left_out());
+        console.take(hits, left_out);
+        with_capturer(noticed, passed, |capturer| console.capture(capturer, until))
+    }
+}
+
+fn with_capturer<T>(
+    noticed: &Noticed,
+    passed: &Passed<'_>,
+    capture: impl FnOnce(&ProbedCapturer<'_>) -> T,
+) -> T {
+    let Passed { code, wanted, realtime_offset_ns, .. } = *passed;
+    let names = ImageNames::new(&code.image, false).with_threads(code.thread_names(&Proc::host()));
+    capture(&ProbedCapturer { noticed, image: &code.image, names: &names, wanted, realtime_offset_ns })
+}
+
+impl Follower for ProbedWatch<'_> {
+    fn begun(&mut self, passed: &Passed<'_>) -> Result<()> {
+        self.last = passed.from;
+        let (triggers, captures) = Capturing::begin(self.capturing.take(), Outside::Polled)?;
+        self.noticed = triggers.map(|mut triggers| {
+            triggers.begin(passed.wanted.len(), passed.from);
+            Noticed::new(triggers)
+        });
+        if let Some(Output { format, on_screen, openmetrics }) = self.output.take() {
+            self.console = Some(Console::new(Display::new(format, on_screen)?, openmetrics, captures));
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, analysis: &mut ProbedAnalysis<'_>, call: &ProbedCall) {
+        match &mut self.noticed {
+            Some(noticed) => analysis.call_giving(call, Some(noticed)),
+            None => analysis.call_giving(call, None),
+        }
+    }
+
+    fn passed(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<bool> {
+        if let Some(console) = &mut self.console {
+            console.attend(&ProbedCalls { analysis, passed });
+            console.hear(passed.now, false);
+        }
+        let is_over = self.capture(passed, Some(passed.now));
+        if passed.now.since(self.last) >= self.interval_ns {
+            self.tell(analysis, passed)?;
+        }
+        Ok(is_over || self.console.as_ref().is_some_and(Console::is_left))
+    }
+
+    fn ended(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<()> {
+        self.tell(analysis, passed)?;
+        if let Some(console) = &mut self.console {
+            console.attend(&ProbedCalls { analysis, passed });
+            console.hear(passed.now, false);
+        }
+        self.capture(passed, None);
+        let Some(mut console) = self.console.take() else { return Ok(()) };
+        let interrupts = self.interrupts;
+        if let Some(noticed) = self.noticed.as_ref().filter(|_| self.stays && !interrupts.was_taken()) {
+            let seen = ProbedCalls { analysis, passed };
+            with_capturer(noticed, passed, |capturer| {
+                console.stay(passed.now, &seen, capturer, || interrupts.take());
+            });
+        }
+        console.end();
+        if self.has_text {
+            writeln!(stdout()).context("cannot write to stdout")?;
+        }
+        // The next signal ends this process.
+        interrupts.let_go();
+        Ok(())
+    }
+}
