@@ -203,7 +203,7 @@ impl<'a> Thread<'a> {
             return;
         }
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
-        let is_off = self.off_cpu.clone().finish(self.kernel.user.0, died.unwrap_or(end));
+        let is_off = self.off_cpu.ends_off(self.kernel.user.0, died.unwrap_or(end));
         while let Some(level) = self.kernel.levels.pop().filter(|_| !is_off) {
             let mut frames = KernelFrames::new(self, level);
             frames.close_to(session, 0, Status::OpenEnd);

@@ -144,25 +144,32 @@ impl<'a> OffCpuClock<'a> {
         self.next_in = self.first_in();
     }
 
-    /// The thread's recording ends at `end` with nothing traced after `last`: counts the rest, and returns
-    /// true if the thread is off the CPU at the end.
-    pub(crate) fn finish(&mut self, last: EventTime, end: Ns) -> bool {
+    /// The thread's recording ends at `end` with nothing traced after `last`: counts the rest. Returns up to
+    /// when switches tell where it was; `None`: none is later.
+    pub(crate) fn finish(&mut self, last: EventTime, end: Ns) -> Option<Ns> {
         if let Some((entered, _)) = self.scheduler.take() {
             self.total_ns += end.since(entered);
-            return true;
+            return Some(end);
         }
-        let Some(final_one) = self.intervals.last().copied() else { return false };
+        let Some(final_one) = self.intervals.last().copied() else { return None };
         // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
-        if final_one.to.is_some() || final_one.from < last.lo || final_one.from >= end {
-            return false;
+        if final_one.from < last.lo || final_one.from >= end {
+            return None;
         }
+        let until = final_one.to.unwrap_or(end);
         while self.intervals.len() > 1 {
             self.count();
         }
         self.intervals = &[];
         self.next_in = Ns::MAX;
-        self.total_ns += end.since(final_one.from);
-        true
+        self.total_ns += until.since(final_one.from);
+        Some(until)
+    }
+
+    /// Whether it is off the CPU when its recording ends at `end`, with nothing traced after `last`.
+    pub(crate) fn ends_off(&self, last: EventTime, end: Ns) -> bool {
+        let is_off = |off: &OffCpu| off.to.is_none() && off.from >= last.lo && off.from < end;
+        self.scheduler.is_some() || self.intervals.last().is_some_and(is_off)
     }
 }
 
@@ -195,8 +202,18 @@ mod tests {
         clock.start(time(46, 46, 46));
         clock.start(time(59, 59, 70));
         assert_eq!(clock.total_ns(), 25);
-        assert!(clock.finish(time(59, 59, 59), Ns(100)));
-        assert_eq!(clock.total_ns(), 65);
+        assert!(clock.ends_off(time(59, 59, 59), Ns(100)));
+        assert_eq!((clock.finish(time(59, 59, 59), Ns(100)), clock.total_ns()), (Some(Ns(100)), 65));
+    }
+
+    /// Where an IP filter hides what runs it may be on the CPU again, and nothing of it is traced.
+    #[test]
+    fn a_thread_that_came_back_last_was_there_until_then() {
+        let intervals = [off(10, Some(20)), off(30, Some(45)), off(60, Some(70))];
+        let mut clock = OffCpuClock::new(&intervals);
+        clock.start(time(21, 21, 21));
+        assert!(!clock.ends_off(time(25, 25, 25), Ns(100)));
+        assert_eq!((clock.finish(time(25, 25, 25), Ns(100)), clock.total_ns()), (Some(Ns(70)), 35));
     }
 
     #[test]
@@ -248,8 +265,8 @@ mod tests {
         let intervals = [off(10, Some(20)), off(30, None)];
         let mut clock = OffCpuClock::new(&intervals);
         clock.start(time(21, 21, 21));
-        assert!(!clock.finish(time(31, 31, 31), Ns(100)));
-        assert_eq!(clock.total_ns(), 10);
-        assert!(!OffCpuClock::new(&[]).finish(time(1, 1, 1), Ns(100)));
+        assert!(!clock.ends_off(time(31, 31, 31), Ns(100)));
+        assert_eq!((clock.finish(time(31, 31, 31), Ns(100)), clock.total_ns()), (None, 10));
+        assert_eq!(OffCpuClock::new(&[]).finish(time(1, 1, 1), Ns(100)), None);
     }
 }

@@ -361,11 +361,8 @@ impl<'a> ProbedAnalysis<'a> {
             self.give(call, &row, children, rows);
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;
-        let sums = if counts { self.sums.causes(call.function, began) } else { None };
-        let sums = sums.map(|sums| {
-            sums.add_split(call.off_cpu);
-            sums
-        });
+        let mut sums = if counts { self.sums.causes(call.function, began) } else { None };
+        sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
         self.intervals.of_call(call, sums);
     }
 

@@ -367,8 +367,8 @@ impl<'a> Thread<'a> {
         self.window.seen(self.now.point);
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
         let end = died.unwrap_or(end);
-        if self.off_cpu.finish(self.now, end) {
-            self.now = EventTime::exact(end.max(self.now.point));
+        if let Some(until) = self.off_cpu.finish(self.now, end) {
+            self.now = EventTime::exact(until.max(self.now.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
         if let Some((sink, Trees::Threads)) = &mut session.trees {

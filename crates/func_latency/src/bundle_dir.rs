@@ -29,9 +29,9 @@ pub(crate) const RECORDING: &str = "perf.data";
 pub(crate) const OBJECTS: &str = "objects";
 /// What the capture is about.
 pub(crate) const CAPTURE: &str = "capture.json";
-/// Of a capture of what probes have seen: the call, as text.
+/// The call, as text, of a capture of what probes have seen.
 pub(crate) const CALL_TEXT: &str = "call.txt";
-/// ... and the calls around it, as rows.
+/// The calls around it, as rows.
 #[cfg(feature = "bpf")]
 pub(crate) const CALLS_AROUND: &str = "calls.jsonl";
 /// Name and version of the contract of that file.

@@ -241,3 +241,16 @@ fn a_hidden_function_that_is_left_by_an_exception_is_unwound_and_one_that_does_n
         200 >=0 open_end main+90 hidden";
     check(script, rows);
 }
+
+/// What control does out of the filter is not seen, but that its thread came back to a CPU.
+#[test]
+fn a_call_out_of_the_filter_is_open_up_to_the_last_switch() {
+    let script = "
+        filter
+        off 300 400
+        100 start f
+        110 out.call f+10 g";
+    check(script, "100 >=300 open_end [unknown] off 100");
+    let sleeps_on = script.replace("off 300 400", "off 300");
+    check(&sleeps_on, "100 >=900 open_end [unknown] off 700");
+}

@@ -56,7 +56,7 @@ use overhead::{Choice, Expected};
 use report::{LiveNames, Seen};
 use status::Status;
 use watched::Watched;
-use window::{Subject, Went, Window};
+use window::{Went, Window, WindowSubject};
 
 pub(crate) use follower::{Follower, Passed};
 pub(crate) use guard::GuardCost;
@@ -152,7 +152,7 @@ pub(crate) fn follow(
         proc: &proc,
         candidates: &candidates,
         rounds,
-        subject: Subject { code: &code, wanted: &wanted, status: &status },
+        subject: WindowSubject { code: &code, wanted: &wanted, status: &status },
     };
     let went = timed.pass(ready, program, live_costs, &mut analysis, follower)?;
     let (summary, removal) = (went.summary, went.removal);
@@ -228,7 +228,7 @@ struct Timed<'a> {
     /// The first ones were asked for.
     candidates: &'a [Candidate],
     rounds: Rounds,
-    subject: Subject<'a>,
+    subject: WindowSubject<'a>,
 }
 
 impl Timed<'_> {
@@ -242,7 +242,7 @@ impl Timed<'_> {
         follower: &mut dyn Follower,
     ) -> Result<Went> {
         let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
-        let Subject { wanted, status, .. } = self.subject;
+        let WindowSubject { wanted, status, .. } = self.subject;
         run.time(!choice.children.is_empty())?;
         guard.begin_slice(!choice.children.is_empty());
         status.clear();

@@ -4,9 +4,6 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use super::watched::Watched;
-use crate::render::units::{duration, grouped};
-
 /// How often figures change: as fast as they can be read.
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -35,12 +32,12 @@ impl Status {
         }
     }
 
-    /// How far the window is; `window`: how long it will be, if that is known.
-    pub(super) fn show(&self, elapsed: Duration, window: Option<Duration>, seen: &Watched) {
+    /// How far the window is: at times, as fast as it can be read.
+    pub(super) fn show(&self, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if self.is_terminal && now >= self.next.get() {
             self.next.set(now + EVERY);
-            self.say(&figures(elapsed, window, seen));
+            self.say(&text());
         }
     }
 
@@ -55,20 +52,5 @@ impl Status {
 impl Drop for Status {
     fn drop(&mut self) {
         self.clear();
-    }
-}
-
-/// `2.3 s left: 1,234 calls, p50 7.10 us, p99 35.0 us`
-fn figures(elapsed: Duration, window: Option<Duration>, seen: &Watched) -> String {
-    let when = match window {
-        Some(window) => format!("{:.1} s left", window.saturating_sub(elapsed).as_secs_f64()),
-        None => format!("{:.1} s", elapsed.as_secs_f64()),
-    };
-    let calls = if seen.calls() == 1 { "call" } else { "calls" };
-    let so_far = format!("{when}: {} {calls}", grouped(seen.calls()));
-    let figure = |share| seen.percentile(share).map(|time| duration(time.as_nanos() as u64));
-    match (figure(0.5), figure(0.99)) {
-        (Some(p50), Some(p99)) => format!("{so_far}, p50 {p50}, p99 {p99} as measured"),
-        _ => so_far,
     }
 }

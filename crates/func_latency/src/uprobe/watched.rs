@@ -7,6 +7,7 @@ use anyhow::Result;
 use model::{ProbedCall, ProbedEnd};
 
 use super::follower::{Follower, Passed};
+use crate::render::units::{duration, grouped};
 
 /// Buckets of each power of two: a figure is right to 3 %.
 const PARTS: u32 = 32;
@@ -23,12 +24,12 @@ impl Watched {
     }
 
     /// Calls that have ended so far.
-    pub(super) const fn calls(&self) -> u64 {
+    const fn calls(&self) -> u64 {
         self.calls
     }
 
     /// The latency that a share of the calls do not exceed; `None`: there were none.
-    pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
+    fn percentile(&self, share: f64) -> Option<Duration> {
         let rank = (share * self.calls as f64).ceil() as u64;
         let mut seen = 0;
         let bucket = self.buckets.iter().position(|count| {
@@ -65,8 +66,23 @@ impl Follower for Watched {
     }
 
     fn passed(&mut self, _: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<bool> {
-        passed.status.show(passed.elapsed(), passed.length, self);
+        passed.status.show(|| figures(passed.elapsed(), passed.length, self));
         Ok(false)
+    }
+}
+
+/// `2.3 s left: 1,234 calls, p50 7.10 us, p99 35.0 us`
+fn figures(elapsed: Duration, window: Option<Duration>, seen: &Watched) -> String {
+    let when = match window {
+        Some(window) => format!("{:.1} s left", window.saturating_sub(elapsed).as_secs_f64()),
+        None => format!("{:.1} s", elapsed.as_secs_f64()),
+    };
+    let calls = if seen.calls() == 1 { "call" } else { "calls" };
+    let so_far = format!("{when}: {} {calls}", grouped(seen.calls()));
+    let figure = |share| seen.percentile(share).map(|time| duration(time.as_nanos() as u64));
+    match (figure(0.5), figure(0.99)) {
+        (Some(p50), Some(p99)) => format!("{so_far}, p50 {p50}, p99 {p99} as measured"),
+        _ => so_far,
     }
 }
 

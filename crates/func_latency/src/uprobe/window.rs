@@ -66,12 +66,12 @@ pub(super) struct Window<'a> {
     /// How often children are probed.
     pub(super) rounds: Rounds,
     /// What a follower may have to know.
-    pub(super) subject: Subject<'a>,
+    pub(super) subject: WindowSubject<'a>,
 }
 
 /// What a window is of.
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct WindowSubject<'a> {
     pub(super) code: &'a LiveCode,
     pub(super) wanted: &'a [Wanted],
     pub(super) status: &'a Status,
@@ -130,7 +130,7 @@ impl<'a> Window<'a> {
 
     /// How far it is, where everything up to `now` was read.
     fn passed(&self, now: Ns) -> Passed<'a> {
-        let Subject { code, wanted, status } = self.subject;
+        let WindowSubject { code, wanted, status } = self.subject;
         Passed {
             from: self.run.from().unwrap_or(now),
             now,

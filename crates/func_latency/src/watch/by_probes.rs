@@ -140,7 +140,8 @@ impl ProbedWatch<'_> {
         console.tell(&of_interval, &so_far, &ProbedCalls { analysis, passed })
     }
 
-    /// Makes captures; `until`: everything up to then was seen. Returns whether the watch has come to its end.
+    /// Makes captures; `until`: everything up to then was seen. Returns whether the watch has come to its
+    /// end.
     fn capture(&mut self, passed: &Passed<'_>, until: Option<Ns>) -> bool {
         let (Some(console), Some(noticed)) = (&mut self.console, &mut self.noticed) else { return false };
         let (hits, left_out) = (noticed.triggers.take_hits(Vec::new()), noticed.triggers.take_left_out());
@@ -162,7 +163,8 @@ fn with_capturer<T>(
 impl Follower for ProbedWatch<'_> {
     fn begun(&mut self, passed: &Passed<'_>) -> Result<()> {
         self.last = passed.from;
-        let (triggers, captures) = Capturing::begin(self.capturing.take(), Outside::Polled)?;
+        let begun = Capturing::begin(self.capturing.take(), Outside::Polled)?;
+        let (triggers, captures) = begun.unzip();
         self.noticed = triggers.map(|mut triggers| {
             triggers.begin(passed.wanted.len(), passed.from);
             Noticed::new(triggers)

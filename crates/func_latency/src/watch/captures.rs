@@ -127,8 +127,8 @@ impl Captures {
         Ns(first.0.saturating_sub(self.limits.before_ns))
     }
 
-    /// Makes the captures of hits that everything up to their end is known of; `until` is up to when it is, or
-    /// `None` if no more comes. `made` gets each of them. One that cannot be made is a warning.
+    /// Makes the captures of hits of which everything up to their end is known; `until` is up to when it is,
+    /// or `None` if no more comes. `made` gets each of them. One that cannot be made is a warning.
     pub(super) fn make(
         &mut self,
         capturer: &dyn Capturer,

@@ -40,6 +40,12 @@ pub(super) struct Console {
     is_left: bool,
 }
 
+/// What becomes of hits, and what makes some besides calls.
+pub(super) struct HitsTaken {
+    pub(super) limits: Limits,
+    pub(super) outside: Outside,
+}
+
 /// The calls that ended in an interval.
 pub(super) struct IntervalSeen<'a> {
     /// Its end.
@@ -58,14 +64,10 @@ pub(super) struct SeenSoFar {
 }
 
 impl Console {
-    /// `captures`: where they go, and what asks for them besides calls; `None`: there are none.
-    pub(super) fn new(
-        display: Display,
-        openmetrics: Option<PathBuf>,
-        captures: Option<(Limits, Outside)>,
-    ) -> Self {
-        let after_ns = captures.as_ref().map_or(0, |(limits, _)| limits.after_ns);
-        let captures = captures.map(|(limits, outside)| (Captures::new(limits), outside));
+    /// `hits`: what becomes of them; `None`: there are none.
+    pub(super) fn new(display: Display, openmetrics: Option<PathBuf>, hits: Option<HitsTaken>) -> Self {
+        let after_ns = hits.as_ref().map_or(0, |hits| hits.limits.after_ns);
+        let captures = hits.map(|HitsTaken { limits, outside }| (Captures::new(limits), outside));
         Self { display, openmetrics, names: Vec::new(), captures, after_ns, ends_at: None, is_left: false }
     }
 

@@ -49,7 +49,7 @@ use crate::render::interval::{SeenBy, TraceSeen};
 use crate::uncalled::{leave_out_uncalled, seen};
 use crate::{report_command, target, uprobe};
 use captures::Limits;
-use console::{ATTENDED_EACH, Console, IntervalSeen, SeenSoFar};
+use console::{ATTENDED_EACH, Console, HitsTaken, IntervalSeen, SeenSoFar};
 use display::Display;
 use growing::{Growing, Part};
 use outside::{Heard, Listener, Outside};
@@ -83,7 +83,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let calls = report.calls.clone();
         return replay::run(&calls, on_screen, |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            let (triggers, captures) = Capturing::begin(capturing, Outside::Polled)?;
+            let (triggers, captures) = Capturing::begin(capturing, Outside::Polled)?.unzip();
             let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
             Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
         });
@@ -102,7 +102,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };
         let heard = |listener| Outside::Heard(Heard::by(listener, recording.clock));
-        let (triggers, captures) = Capturing::begin(capturing, heard)?;
+        let (triggers, captures) = Capturing::begin(capturing, heard)?.unzip();
         let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
         Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
     })
@@ -152,12 +152,12 @@ impl Capturing {
     fn begin(
         capturing: Option<Self>,
         outside: impl FnOnce(Listener) -> Outside,
-    ) -> Result<(Option<Triggers>, Option<(Limits, Outside)>)> {
+    ) -> Result<Option<(Triggers, HitsTaken)>> {
         let Some(Self { triggers, limits, mut listener, on_screen, .. }) = capturing else {
-            return Ok((None, None));
+            return Ok(None);
         };
         listener.begin(on_screen)?;
-        Ok((Some(triggers), Some((limits, outside(listener)))))
+        Ok(Some((triggers, HitsTaken { limits, outside: outside(listener) })))
     }
 }
 

@@ -88,8 +88,8 @@ pub(super) enum Outside {
 }
 
 impl Outside {
-    /// What has happened since; where its time is not known, it is `time`. `waits`: for the end of the command
-    /// of `--until`, too, unless it is heard of.
+    /// What has happened since; where its time is not known, it is `time`. `waits`: for the end of the
+    /// command of `--until`, too, unless it is heard of.
     pub(super) fn events(&mut self, time: Ns, waits: bool) -> Vec<(Ns, Event)> {
         match self {
             Self::Polled(listener) => {

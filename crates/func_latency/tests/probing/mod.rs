@@ -30,7 +30,7 @@ impl Probing {
         Self::start_as(&[], words)
     }
 
-    /// As [`Self::start`], with the words that come first.
+    /// Starts it as [`Self::start`] does, with these words first.
     pub(crate) fn start_as(subcommand: &[&str], words: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
         command.args(subcommand).args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);

@@ -1,6 +1,7 @@
 //! The view of `watch`: what it shows, and what its keys do.
 
 use analyzer::{Bucket, Spread, Stats};
+use func_latency::render::interval::{SeenBy, TraceSeen};
 use func_latency::render::screen::draw;
 use func_latency::render::screen::figures::{FunctionFigures, IntervalFigures, ListedCall, TimeRow};
 use func_latency::render::screen::state::{KnownCapture, ScreenKey, State, Wish};

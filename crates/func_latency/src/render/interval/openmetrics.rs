@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn probes_have_a_cost_and_no_trace() {
         let seen_by = SeenBy::Probes { cost_percent: 2.5 };
-        let text = super::text(&Totals { figures: &[], names: &[], lost_ns: 0, seen_by });
+        let text = text(&Totals { figures: &[], names: &[], lost_ns: 0, seen_by });
         assert!(
             text.contains("\nfunc_latency_probe_cost_ratio 0.025\n") && !text.contains("trace"),
             "{text}"
