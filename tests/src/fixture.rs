@@ -58,12 +58,15 @@ impl Fixture {
     }
 
     /// Where kernel code is skipped some returns cannot be resolved: their calls were on the trace unit's
-    /// stack, which it kept while tracing was off and other threads ran on the CPU.
+    /// stack, which it kept while tracing was off and other threads ran on the CPU, or while the kernel's
+    /// scheduler ran, of which an IP filter hides the callers: a thread may be preempted between a call out of
+    /// the filter and its return.
     #[must_use]
     pub fn has_holes(&self, kernel: KernelText) -> bool {
-        let keeps_returns = !self.options.contains("--drop-ret-stack=1");
-        let of_cpus = self.options.contains("--per-cpu") && self.options.contains("--kernel");
-        kernel != KernelText::There && of_cpus && keeps_returns
+        let has = |option| self.options.contains(option);
+        let keeps_returns = !has("--drop-ret-stack=1") && !has("--noretcomp");
+        let hides_kernel = has("--per-cpu") && has("--kernel") || has("--kernel-filter");
+        kernel != KernelText::There && hides_kernel && keeps_returns
     }
 
     /// The kernels with which every call of the recording can be resolved ([`Self::has_holes`]).

@@ -55,7 +55,9 @@ fn check(fixture: &Fixture) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let whole_data = whole_recording(fixture, dir.path());
     let [whole_file, filtered_file] = [&whole_data, &fixture.data].map(|data| pipeline::open(data).unwrap());
-    let [whole, filtered] = [&whole_file, &filtered_file].map(|file| Opened::new(file).unwrap());
+    let whole = Opened::new(&whole_file).unwrap();
+    let kernel = fixture.kernels_without_holes().pop().unwrap_or_default();
+    let filtered = Opened::with_kernel(&filtered_file, &kernel).unwrap();
     let code = FilteredCode::new(&whole, &filter).unwrap();
     let symbols: Vec<String> = filter.into_iter().filter(|symbol| !symbol.ends_with(".cold")).collect();
     let [of_whole, of_filtered] = [&whole, &filtered].map(|opened| analyse(opened, &symbols));

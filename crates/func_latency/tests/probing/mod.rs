@@ -33,7 +33,7 @@ impl Probing {
     /// Starts it as [`Self::start`] does, with these words first.
     pub(crate) fn start_as(subcommand: &[&str], words: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
-        command.args(subcommand).args(["--backend", "uprobe", "-d", "60", "--verbose"]).args(words);
+        command.args(subcommand).args(["--backend", "uprobe", "-d", "600", "--verbose"]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
