@@ -156,7 +156,7 @@ impl<'a> OffCpuClock<'a> {
         if final_one.from < last.lo || final_one.from >= end {
             return None;
         }
-        let until = final_one.to.unwrap_or(end);
+        let until = final_one.to.unwrap_or(end).min(end);
         while self.intervals.len() > 1 {
             self.count();
         }

@@ -162,7 +162,7 @@ impl Known {
 }
 
 /// Intervals of a thread that are kept, as long as a call is open.
-const WAITS_MAX: usize = 1 << 16;
+const WAITS_MAX: usize = 1 << 14;
 
 /// Intervals of all threads, until the calls that they are in have ended.
 #[derive(Default)]
@@ -257,25 +257,29 @@ impl Intervals {
     /// What a call that has ended waited for, and how long, each reason once; to be asked before
     /// [`Self::of_call`].
     pub(crate) fn reasons_of(&self, call: &ProbedCall) -> Vec<(Reason, OffCpuSplit)> {
-        let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
-        by_reason(inside.map(|known| (known.reason.clone(), known.interval.split())))
+        by_reason(self.inside(call).map(|known| (known.reason.clone(), known.interval.split())))
+    }
+
+    /// The intervals of a call that has ended, in their order. Older ones of a call around it may be many.
+    fn inside(&self, call: &ProbedCall) -> impl Iterator<Item = &Known> {
+        let of_thread = self.threads.get(&call.tid).map(Vec::as_slice).unwrap_or_default();
+        let first = of_thread.partition_point(|known| known.interval.back < call.start);
+        of_thread.iter().skip(first).filter(|known| known.is_in(call))
     }
 
     /// The waits of a call that has ended, in their order; to be asked before [`Self::of_call`].
     pub(crate) fn waits_of(&self, call: &ProbedCall) -> Vec<RowWait> {
-        let inside = self.threads.get(&call.tid).into_iter().flatten().filter(|known| known.is_in(call));
-        inside.map(|known| known.wait(true)).collect()
+        self.inside(call).map(|known| known.wait(true)).collect()
     }
 
     /// A call has ended. Its intervals are added to `sums` if it counts; those of an outermost call are not
     /// needed any more.
     pub(crate) fn of_call(&mut self, call: &ProbedCall, sums: Option<&mut CauseSums>) {
-        let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
         if let Some(sums) = sums {
-            intervals.iter().filter(|known| known.is_in(call)).for_each(|known| sums.add(known));
+            self.inside(call).for_each(|known| sums.add(known));
         }
-        intervals.retain(|known| known.interval.outermost != call.number);
-        if intervals.is_empty() {
+        let Some(intervals) = self.threads.get_mut(&call.tid) else { return };
+        if intervals.last().is_none_or(|last| last.interval.outermost == call.number) {
             self.threads.remove(&call.tid);
         }
     }

@@ -72,7 +72,7 @@ pub struct ProbedAnalysis<'a> {
 
 /// More calls of a thread are not open at once: those with children that are older were lost.
 const OPEN_MAX: usize = 256;
-/// Losses of a thread that are kept apart; of more, each is joined with the one before it.
+/// Losses of a thread that are kept apart; of more, those are joined with the least time between them.
 const LOSSES_MAX: usize = 1 << 12;
 
 impl<'a> ProbedAnalysis<'a> {
@@ -385,6 +385,17 @@ impl<'a> ProbedAnalysis<'a> {
     }
 }
 
+/// Joins the two losses with the least time between them, which counts as lost then.
+fn join_nearest(losses: &mut Vec<LostCalls>) {
+    let between = |at: &usize| match losses.get(*at..at + 2) {
+        Some([one, next]) => next.from.since(one.to),
+        _ => u64::MAX,
+    };
+    let Some(at) = (0..losses.len().saturating_sub(1)).min_by_key(between) else { return };
+    let next = losses.remove(at + 1);
+    losses.get_mut(at).into_iter().for_each(|one| *one = one.joined(&next));
+}
+
 /// One probe of any of these kinds.
 fn any_hit<'a>(costs: impl Iterator<Item = &'a ProbeCost>) -> ProbeTime {
     costs.map(|cost| cost.hit).reduce(ProbeTime::or).unwrap_or_default()
@@ -421,10 +432,9 @@ impl ProbeSink for ProbedAnalysis<'_> {
             self.threads.entry(lost.tid).or_default();
             self.newly_lost_ns = self.newly_lost_ns.saturating_add(lost.to.since(lost.from));
             let of_thread = self.lost.entry(lost.tid).or_default();
-            let is_full = of_thread.len() >= LOSSES_MAX;
-            match of_thread.last_mut().filter(|_| is_full) {
-                Some(last) => *last = last.joined(lost),
-                None => of_thread.push(*lost),
+            of_thread.push(*lost);
+            if of_thread.len() > LOSSES_MAX {
+                join_nearest(of_thread);
             }
             self.intervals.forget(lost.tid);
         }

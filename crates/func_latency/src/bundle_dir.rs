@@ -210,8 +210,8 @@ fn open(input: Option<&mut PathBuf>, calls: &mut CallsArgs) -> Result<Option<Cal
 /// A capture of what probes have seen.
 fn without_trace(capture: &Path) -> anyhow::Error {
     let message = format!(
-        "{0}: probes have seen this call, and there is no trace of it: {0}/{CALL_TEXT} has what is known, {0}/calls.jsonl the \
-         calls around it, for stat and diff",
+        "{0}: probes have seen these calls, and there is no trace of them: {0}/calls.jsonl has the calls, for stat and diff, \
+         and {0}/{CALL_TEXT}, if it is about one, what is known of it",
         capture.display()
     );
     failure(Exit::BadInput, message)

@@ -102,7 +102,7 @@ fn watched(target: &mut Target, more: &[&str]) -> Option<Probing> {
     Some(probing)
 }
 
-/// Time of children, by name, in a capture's text: `20.1 ms   99.6         1  doze`.
+/// Whether a line of a capture's text ends with this: `20.1 ms   99.6         1  doze`.
 fn has_line(text: &str, end: &str) -> bool {
     text.lines().any(|line| line.split_whitespace().last() == Some(end))
 }
@@ -173,7 +173,7 @@ fn intervals_add_up_to_the_report() {
         watched.intervals.iter().map(of).sum::<u64>()
     };
     // Figures are of slices without children; of an interval that has none, of the others.
-    assert!(sum("count") >= function["latency_ns"]["count"].as_u64().unwrap());
+    assert!((function["latency_ns"]["count"].as_u64().unwrap()..=calls).contains(&sum("count")));
     for interval in &watched.intervals {
         assert_eq!((&interval["trace_bytes"], &interval["decoded"]), (&0.into(), &1.0.into()));
         assert!(interval["probes"]["cost_percent"].as_f64().unwrap() >= 0.0, "{interval}");
@@ -188,7 +188,7 @@ fn intervals_add_up_to_the_report() {
 fn a_signal_captures_what_runs_and_a_command_ends_the_watch() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch-asked");
     let _ = fs::remove_dir_all(&directory);
-    let mut target = Target::new(3_000);
+    let mut target = Target::new(30_000);
     let place = directory.display().to_string();
     let asked = ["--captures", &place, "--until", "sleep 0.5"];
     let Some(probing) = watched(&mut target, &asked) else { return };
@@ -200,7 +200,7 @@ fn a_signal_captures_what_runs_and_a_command_ends_the_watch() {
     assert_eq!(triggers, ["SIGUSR2", "sleep 0.5: exit status: 0"]);
     let [calls, ..] = target.end();
     let seen: u64 = watched.calls().iter().sum();
-    assert!(seen > 0 && seen <= calls, "{seen} of {calls}");
+    assert!(seen > 0 && seen < calls, "{seen} of {calls}: the command ended the watch");
 }
 
 #[test]

@@ -35,8 +35,7 @@ impl Slices {
 
     /// In which kind of slice a call began.  Where no slice was told of, all probes were there all the time.
     pub(super) fn kind(&self, start: Ns) -> SliceKind {
-        let first = self.ended.first().map(|slice| (slice.start, slice.children)).or(self.open);
-        match (first, self.open) {
+        match (self.first(), self.open) {
             (None, _) => SliceKind::WithChildren,
             (_, Some((from, children))) if from <= start => kind(children),
             // When calls are timed first, all probes of the first slice are there.
@@ -47,7 +46,12 @@ impl Slices {
 
     /// Of the first slice.
     pub(super) fn first_kind(&self) -> SliceKind {
-        self.ended.first().map_or(SliceKind::WithChildren, |slice| kind(slice.children))
+        self.first().map_or(SliceKind::WithChildren, |(_, children)| kind(children))
+    }
+
+    /// When the first slice began, and whether it has children.
+    fn first(&self) -> Option<(Ns, bool)> {
+        self.ended.first().map(|slice| (slice.start, slice.children)).or(self.open)
     }
 
     /// When the slice that a call began in had ended, if it has.

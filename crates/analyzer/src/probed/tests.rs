@@ -401,7 +401,22 @@ fn intervals_add_up_to_the_window() {
             assert_eq!(report, whole, "parted at {first} and {second}");
             let sum = |of: fn(&FunctionReport) -> u64| intervals.iter().map(of).sum::<u64>();
             assert_eq!((intervals.len(), sum(FunctionReport::counted_calls)), (3, 5));
+            let causes_ns = sum(|of| of.off_cpu_causes.as_ref().unwrap().split.total_ns());
+            // Of an interval without a call alone, the others are the figures.
+            assert!([60, 120].contains(&causes_ns), "{causes_ns} ns");
         }
+    }
+}
+
+/// A window of one slice that has not ended yet.
+#[test]
+fn an_interval_knows_why_calls_were_off_the_cpu() {
+    for children in [false, true] {
+        let seen = [Seen::Begins(0, children), asleep(520, 8), sleeping(8, 500), Seen::Interval];
+        let request = Request { functions: vec![F], ..Request::default() };
+        let (_, intervals) = report_in_intervals(&seen, &request, &mut Kept::default());
+        let causes = intervals[0].off_cpu_causes.as_ref().unwrap();
+        assert_eq!((causes.split.total_ns(), causes.reasons.len()), (60, 1), "{children}");
     }
 }
 
@@ -442,8 +457,12 @@ fn children_of_lost_calls_are_forgotten() {
     (0..10_000).for_each(|at| analysis.lost(&lost(at * 1000)));
     assert_eq!(analysis.take_lost_ns(), 100_000);
     assert_eq!(analysis.lost.values().map(Vec::len).sum::<usize>(), LOSSES_MAX);
-    let count: u64 = analysis.lost.values().flatten().map(|lost| lost.count).sum();
-    assert_eq!(count, 10_000);
+    let sum = |of: fn(&LostCalls) -> u64| analysis.lost.values().flatten().map(of).sum::<u64>();
+    // 5,904 times the least time between two of them, 990 ns, counts as lost, too.
+    assert_eq!(
+        (sum(|lost| lost.count), sum(|lost| lost.to.since(lost.from))),
+        (10_000, 100_000 + 5_904 * 990)
+    );
     analysis.thread(&ProbedThread { tid: Tid(7), born: Ns(0), died: Some(Ns(20_000_000)) });
     assert!(analysis.children.is_empty());
 }

@@ -88,7 +88,7 @@ pub struct WatchArgs {
     pub capture: CaptureArgs,
     /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over
     /// its time
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program", "backend", "max_overhead", "uretprobe", "no_uretprobe"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program", "backend", "max_overhead", "uretprobe", "no_uretprobe", "waker_stacks"])]
     #[arg(help_heading = RECORDING)]
     pub replay: Option<PathBuf>,
     /// Seconds from line to line

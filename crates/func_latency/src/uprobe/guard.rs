@@ -7,7 +7,8 @@
 //!   CPU time for each call  as it was while calls were counted, and as it is: what probes do to caches and
 //!                           locks is in it, but so is what the program does otherwise
 //! ```
-//! So the second stops nothing unless the first says a quarter of what is allowed.
+//! So the second stops nothing unless the first says a quarter of what is allowed; nor after a minute, as the
+//! program may do other things by then.
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,9 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Spans after which CPU time for each call decides: in fewer, one busy neighbour is half of it.
 const SPANS: f64 = 25.0;
+
+/// What was before the window says nothing of what is so much later.
+const COMPARED_FOR: Duration = Duration::from_secs(60);
 
 /// What that must exceed the limit by, besides its error.
 const NOISE: f64 = 0.05;
@@ -339,7 +343,7 @@ impl Guard {
             return Some(TooMuch { percent: percent(self.since), asked_fit });
         }
         let (rise, error) = self.with.rise(&self.before)?;
-        let is_probed = percent((timed_ns, own_ns)) / 100.0 >= most / 4.0;
+        let is_probed = percent((timed_ns, own_ns)) / 100.0 >= most / 4.0 && self.time < COMPARED_FOR;
         (is_probed && self.with.spans >= SPANS && rise - error > most + NOISE)
             .then_some(TooMuch { percent: 100.0 * rise, asked_fit: self.children })
     }
@@ -416,6 +420,11 @@ mod tests {
             passed(&mut guard, &with).map(|(count, why)| (count, why.percent.round())),
             Some((24, 100.0))
         );
+        // What it does an hour later is its own.
+        guard.begin_slice(false);
+        guard.time = COMPARED_FOR;
+        assert_eq!(passed(&mut guard, &with), None);
+        guard.time = Duration::ZERO;
         // A program that does more beside it is not to blame on probes that are hardly hit.
         with = Span { cpu_ns: 200_000_000, ..with };
         guard.begin_slice(false);

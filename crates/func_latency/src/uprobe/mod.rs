@@ -263,6 +263,7 @@ impl Timed<'_> {
             placed_in,
             removing,
             guard,
+            most_percent: self.config.probing.most(),
             cpu,
             costs,
             rounds: self.rounds,
@@ -373,15 +374,7 @@ fn lives(target: &Target, proc: &Proc) -> bool {
 }
 
 /// What was announced, and what it was.
-fn tell_cost(config: &RecordConfig, went: &Went, expected: &Expected) {
-    if let Some(why) = went.stopped {
-        let what = if why.asked_fit { "children were left alone" } else { "nothing more was recorded" };
-        messages::warn(format!(
-            "probes cost {} % more CPU time, and --max-overhead allows {} %: {what}",
-            percent(why.percent),
-            config.probing.most()
-        ));
-    }
+fn tell_cost(went: &Went, expected: &Expected) {
     let spent = went.spent;
     let rise = spent.rise_percent.map_or_else(String::new, |(rise, error)| {
         format!("; CPU time for each call is higher by {} % +- {}", percent(rise), percent(error))
@@ -394,7 +387,7 @@ fn tell_cost(config: &RecordConfig, went: &Went, expected: &Expected) {
 }
 
 fn tell(config: &RecordConfig, went: &Went, expected: &Expected) {
-    tell_cost(config, went, expected);
+    tell_cost(went, expected);
     let summary = &went.summary;
     let window_ns = summary.window.1.since(summary.window.0);
     if config.window.is_some_and(|window| u128::from(window_ns) + 1_000_000 < window.as_nanos()) {

@@ -18,7 +18,7 @@ const LEAST: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(150);
 
 /// A round of a window that may last for days.
-const LONGEST: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_ROUND: Duration = Duration::from_secs(10);
 
 /// Of a round, what it takes to place and remove the probes of children: at most.
 const SWITCHES: u32 = 10;
@@ -90,7 +90,7 @@ impl Turns {
     }
 
     fn of(&mut self, begin: Duration, length: Duration) -> Round {
-        let longest = if self.rounds == Rounds::Seldom { LONGEST } else { LEAST };
+        let longest = if self.rounds == Rounds::Seldom { LONGEST_ROUND } else { LEAST };
         self.next = (length * 2).min(longest);
         Round { children_until: begin + children_of(length, self.rounds), until: begin + length }
     }

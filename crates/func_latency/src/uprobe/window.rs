@@ -13,9 +13,10 @@ use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
 use super::report::probe_costs;
 use super::status::Status;
-use super::turns::{Round, Rounds, Turns};
+use super::turns::{LONGEST_ROUND, Round, Rounds, Turns};
 use crate::live_code::LiveCode;
 use crate::messages;
+use crate::render::units::percent;
 use crate::target::Wanted;
 
 /// Probes are removed in this time, or they are not placed: the target is slow until they are gone.
@@ -40,8 +41,6 @@ pub(super) struct Went {
     pub(super) summary: Summary,
     /// The probes, which are being removed.
     pub(super) removal: Removal,
-    /// It went too far: with children, or altogether.
-    pub(super) stopped: Option<TooMuch>,
     /// What it cost.
     pub(super) spent: GuardSpent,
     /// Between what the costs were that were measured meanwhile; `None`: those of before held throughout.
@@ -60,6 +59,8 @@ pub(super) struct Window<'a> {
     /// Probes of functions that were not chosen.
     pub(super) removing: Removal,
     pub(super) guard: Guard,
+    /// More CPU time is not allowed for, in percent.
+    pub(super) most_percent: f64,
     pub(super) cpu: CpuTime,
     /// What probes cost meanwhile.
     pub(super) costs: LiveCosts,
@@ -93,7 +94,7 @@ impl<'a> Window<'a> {
             _ => Phase::Children(turns.first()),
         };
         follower.begun(&self.passed(bpf::monotonic_now()))?;
-        let mut stopped = None;
+        let mut stopped: Option<TooMuch> = None;
         let mut told: Option<EndCosts> = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
             if let Some(costs) = self.costs.newer() {
@@ -104,7 +105,13 @@ impl<'a> Window<'a> {
             self.run.read(&mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked })?;
             if self.guard.is_due() {
                 let now = Snapshot::take(&self.run, &mut self.cpu);
-                stopped = self.guard.look(now).or(stopped);
+                let too_much = self.guard.look(now);
+                if let Some(why) =
+                    too_much.filter(|why| stopped.is_none_or(|it| it.asked_fit && !why.asked_fit))
+                {
+                    self.say_too_much(why);
+                    stopped = Some(why);
+                }
             }
             if stopped.is_some_and(|why| !why.asked_fit) {
                 break;
@@ -119,11 +126,8 @@ impl<'a> Window<'a> {
             let left = self.length.map_or(INTERVAL, |length| length.saturating_sub(begun.elapsed()));
             thread::sleep(INTERVAL.min(left));
         }
-        let (went, passed) = self.end(
-            stopped,
-            told,
-            &mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked },
-        )?;
+        let (went, passed) =
+            self.end(told, &mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked })?;
         follower.ended(analysis, &passed)?;
         Ok(went)
     }
@@ -143,12 +147,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    fn end(
-        mut self,
-        stopped: Option<TooMuch>,
-        costs: Option<EndCosts>,
-        sink: &mut dyn ProbeSink,
-    ) -> Result<(Went, Passed<'a>)> {
+    fn end(mut self, costs: Option<EndCosts>, sink: &mut dyn ProbeSink) -> Result<(Went, Passed<'a>)> {
         self.guard.look(Snapshot::take(&self.run, &mut self.cpu));
         let spent = self.guard.spent();
         let passed = self.passed(Ns(0));
@@ -161,7 +160,7 @@ impl<'a> Window<'a> {
             ));
             Removal::default()
         }));
-        Ok((Went { summary, removal, stopped, spent, costs }, passed))
+        Ok((Went { summary, removal, spent, costs }, passed))
     }
 
     fn take_turns(&mut self, phase: Phase, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {
@@ -191,11 +190,24 @@ impl<'a> Window<'a> {
         Ok(Phase::Alone(until))
     }
 
+    /// Says at once why something ends: a window may be long.
+    fn say_too_much(&self, why: TooMuch) {
+        let what = if why.asked_fit { "children were left alone" } else { "nothing more was recorded" };
+        self.subject.status.clear();
+        messages::warn(format!(
+            "probes cost {} % more CPU time, and --max-overhead allows {} %: {what}",
+            percent(why.percent),
+            self.most_percent
+        ));
+    }
+
     /// Children have their next turn, if that is cheap enough.
     fn begin_round(&mut self, elapsed: Duration, turns: &mut Turns) -> Result<Phase> {
         let removed = std::mem::take(&mut self.removing).wait();
         let groups = groups(self.candidates, self.children, &self.run.hits());
         match turns.after(elapsed, self.placed_in + removed.time).filter(|_| fits(&groups, removed)) {
+            // It may be cheap enough later on.
+            None if self.rounds == Rounds::Seldom => Ok(Phase::Alone(Some(elapsed + LONGEST_ROUND))),
             None => Ok(Phase::Alone(None)),
             Some(round) => {
                 self.run.disturb();

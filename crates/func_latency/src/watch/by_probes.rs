@@ -22,6 +22,7 @@ use super::probed_capture::ProbedCapturer;
 use super::{Capturing, Output, ns};
 use crate::args::Format;
 use crate::exit::{Exit, failure};
+use crate::messages;
 use crate::record_config::RecordConfig;
 use crate::render::image_names::ImageNames;
 use crate::render::interval::SeenBy;
@@ -45,11 +46,10 @@ pub(super) fn run(
         let exit = if record.backend.is_some() { Exit::Usage } else { Exit::NotPossible };
         return Err(failure(exit, message));
     }
-    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    if output.on_screen {
-        // A signal must not leave the terminal as the view has it.
-        interrupts.keep();
+    if record.request.per_thread || record.request.pt_config.is_some() {
+        messages::note("-t and --pt_config are of Intel PT: probes need no buffers of trace");
     }
+    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     // What was inside a slow call is known only if its children were probed when it began.
     let rounds = match &capturing {
         Some(capturing) if capturing.is_asked => Rounds::Always,
@@ -117,6 +117,9 @@ impl ProbedWatch<'_> {
         let from = std::mem::replace(&mut self.last, passed.now);
         let figures = analysis.take_interval((from, passed.now));
         let lost_ns = analysis.take_lost_ns();
+        if lost_ns > 0 {
+            self.noticed.iter_mut().for_each(|noticed| noticed.lose(passed.now));
+        }
         self.lost_ns = self.lost_ns.saturating_add(lost_ns);
         let cost = passed.cost.since(std::mem::replace(&mut self.cost, passed.cost));
         let triggers = self.noticed.as_mut().map(|noticed| &mut noticed.triggers);
@@ -146,7 +149,19 @@ impl ProbedWatch<'_> {
         let (Some(console), Some(noticed)) = (&mut self.console, &mut self.noticed) else { return false };
         let (hits, left_out) = (noticed.triggers.take_hits(Vec::new()), noticed.triggers.take_left_out());
         console.take(hits, left_out);
-        with_capturer(noticed, passed, |capturer| console.capture(capturer, until))
+        // Names of threads are read for each capture.
+        match console.has_due(until) {
+            true => with_capturer(noticed, passed, |capturer| console.capture(capturer, until)),
+            false => console.is_over(until),
+        }
+    }
+
+    /// Takes what was asked for from outside.
+    fn heed(&mut self, analysis: &ProbedAnalysis<'_>, passed: &Passed<'_>) {
+        if let Some(console) = &mut self.console {
+            console.attend(&ProbedCalls { analysis, passed });
+            console.hear(passed.now, false);
+        }
     }
 }
 
@@ -163,13 +178,17 @@ fn with_capturer<T>(
 impl Follower for ProbedWatch<'_> {
     fn begun(&mut self, passed: &Passed<'_>) -> Result<()> {
         self.last = passed.from;
-        let begun = Capturing::begin(self.capturing.take(), Outside::Polled)?;
-        let (triggers, captures) = begun.unzip();
+        self.capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
+        let (triggers, captures) = self.capturing.take().map(|it| it.split(Outside::Polled)).unzip();
         self.noticed = triggers.map(|mut triggers| {
             triggers.begin(passed.wanted.len(), passed.from);
-            Noticed::new(triggers)
+            Noticed::new(triggers, captures.as_ref().map_or(0, |captures| captures.limits.after_ns))
         });
         if let Some(Output { format, on_screen, openmetrics }) = self.output.take() {
+            if on_screen {
+                // A signal must not leave the terminal as the view has it.
+                self.interrupts.keep();
+            }
             self.console = Some(Console::new(Display::new(format, on_screen)?, openmetrics, captures));
         }
         Ok(())
@@ -183,11 +202,10 @@ impl Follower for ProbedWatch<'_> {
     }
 
     fn passed(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<bool> {
-        if let Some(console) = &mut self.console {
-            console.attend(&ProbedCalls { analysis, passed });
-            console.hear(passed.now, false);
-        }
+        self.heed(analysis, passed);
         let is_over = self.capture(passed, Some(passed.now));
+        // What ended the watch was asked for: nothing is left to look at.
+        self.stays &= !is_over;
         if passed.now.since(self.last) >= self.interval_ns {
             self.tell(analysis, passed)?;
         }
@@ -196,9 +214,10 @@ impl Follower for ProbedWatch<'_> {
 
     fn ended(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<()> {
         self.tell(analysis, passed)?;
-        if let Some(console) = &mut self.console {
-            console.attend(&ProbedCalls { analysis, passed });
-            console.hear(passed.now, false);
+        self.heed(analysis, passed);
+        if let Some(console) = self.console.as_mut().filter(|console| console.is_left()) {
+            // What is captured now is told in lines.
+            console.leave();
         }
         self.capture(passed, None);
         let Some(mut console) = self.console.take() else { return Ok(()) };

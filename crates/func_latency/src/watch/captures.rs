@@ -88,7 +88,7 @@ impl Captures {
             while self.recent.front().is_some_and(|at| at.0.saturating_add(per.0) <= end.0) {
                 self.recent.pop_front();
             }
-            let is_same = |known: &&mut Hit| (known.span, &known.name) == (hit.span, &hit.name);
+            let is_same = |known: &&mut Hit| (known.span.0, &known.name) == (hit.span.0, &hit.name);
             if let Some(known) = self.waiting.iter_mut().find(is_same) {
                 known.is_asked |= hit.is_asked;
             } else if hit.is_asked && self.waiting.len() < WAITING_MAX {
@@ -135,10 +135,10 @@ impl Captures {
         until: Option<Ns>,
         made: &mut dyn FnMut(&Capture),
     ) {
-        let after_ns = self.limits.after_ns;
-        let is_there =
-            |hit: &mut Hit| until.is_none_or(|until| hit.span.1.0.saturating_add(after_ns) <= until.0);
-        let due: Vec<Hit> = self.waiting.extract_if(.., is_there).collect();
+        let waiting = std::mem::take(&mut self.waiting);
+        let (due, waiting): (Vec<Hit>, Vec<Hit>) =
+            waiting.into_iter().partition(|hit| self.is_due(hit, until));
+        self.waiting = waiting;
         for hit in due {
             if self.is_least(&hit) {
                 self.counts.less_slow += 1;
@@ -199,6 +199,17 @@ impl Captures {
                 messages::warn(format!("cannot remove {}: {error}", path.display()));
             }
         }
+    }
+
+    /// Some hit waits of which everything is known up to `until`.
+    #[cfg(feature = "bpf")]
+    pub(super) fn has_due(&self, until: Option<Ns>) -> bool {
+        self.waiting.iter().any(|hit| self.is_due(hit, until))
+    }
+
+    /// Everything up to the end of its capture is known.
+    fn is_due(&self, hit: &Hit, until: Option<Ns>) -> bool {
+        until.is_none_or(|until| hit.span.1.0.saturating_add(self.limits.after_ns) <= until.0)
     }
 
     /// Anything was hit.

@@ -154,11 +154,22 @@ impl Console {
         self.captures.as_ref().map(|(captures, _)| captures.needs_from(until))
     }
 
+    /// Whether there is anything to capture, where everything is known up to `until`.
+    #[cfg(feature = "bpf")]
+    pub(super) fn has_due(&self, until: Option<Ns>) -> bool {
+        self.captures.as_ref().is_some_and(|(captures, _)| captures.has_due(until))
+    }
+
     /// Makes the captures of which all is known. Returns, once, whether the watch has come to its end.
     pub(super) fn capture(&mut self, capturer: &dyn Capturer, until: Option<Ns>) -> bool {
         if let Some((captures, _)) = &mut self.captures {
             captures.make(capturer, until, &mut |capture| self.display.captured(capture));
         }
+        self.is_over(until)
+    }
+
+    /// Whether the watch has come to its end, told once.
+    pub(super) fn is_over(&mut self, until: Option<Ns>) -> bool {
         let after_ns = self.after_ns;
         let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
         self.ends_at.take_if(is_over).is_some()

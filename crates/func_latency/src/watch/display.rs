@@ -7,6 +7,7 @@ use analyzer::FunctionReport;
 use anyhow::{Context as _, Result};
 use image::Image;
 
+use super::lines::LineWriter;
 use super::screen::{Screen, Update};
 use super::triggers::Hit;
 use crate::args::Format;
@@ -23,6 +24,8 @@ use crate::target::Wanted;
 
 /// Figures of all calls so far are made anew no more often: of many calls they take longer than a part.
 const TOTAL_EACH: Duration = Duration::from_millis(250);
+/// Nor do they take more than this share of the time: one of so many.
+const TOTAL_SHARE: u32 = 20;
 
 /// The calls that a watch has seen.
 pub(super) trait SeenCalls {
@@ -39,10 +42,10 @@ pub(super) trait SeenCalls {
 /// Where a watch tells what it sees.
 pub(super) enum Display {
     /// A line for each interval.
-    Lines { has_head: bool },
+    Lines { lines: LineWriter, has_head: bool },
     /// An object for each interval.
-    Json,
-    /// A view that is drawn anew.
+    Json(LineWriter),
+    /// A view that is drawn anew; figures of all calls so far not before `total_at`.
     Screen { screen: Screen, total_at: Option<Instant> },
     /// A view that was left: only the report is to come.
     Closed,
@@ -56,8 +59,8 @@ impl Display {
     pub(super) fn new(format: Format, on_screen: bool) -> Result<Self> {
         Ok(match format {
             Format::Text if on_screen => Self::Screen { screen: Screen::open()?, total_at: None },
-            Format::Text => Self::Lines { has_head: false },
-            Format::Json => Self::Json,
+            Format::Text => Self::Lines { lines: LineWriter::new(), has_head: false },
+            Format::Json => Self::Json(LineWriter::new()),
         })
     }
 
@@ -71,47 +74,51 @@ impl Display {
         slowest: &[Hit],
         seen: &dyn SeenCalls,
     ) -> Result<()> {
-        let mut out = stdout().lock();
-        let written = match self {
+        let mut text = Vec::new();
+        let (lines, written) = match self {
             Self::Screen { screen, total_at } => {
-                let wants_total = total_at.is_none_or(|at| at.elapsed() >= TOTAL_EACH);
-                if wants_total {
-                    *total_at = Some(Instant::now());
-                }
+                let now = Instant::now();
+                let wants_total = total_at.is_none_or(|at| at <= now);
                 let figures = figures(interval, slowest, seen, wants_total);
+                if wants_total {
+                    *total_at = Some(now + TOTAL_EACH.max(now.elapsed() * TOTAL_SHARE));
+                }
                 screen.show(Update::Interval(Box::new(figures)));
                 return Ok(());
             }
             Self::Closed => return Ok(()),
-            Self::Json => json::write(&mut out, interval),
-            Self::Lines { has_head } => {
-                let head = if *has_head { Ok(()) } else { interval::write_head(&mut out, &interval.seen_by) };
+            Self::Json(lines) => (lines, json::write(&mut text, interval)),
+            Self::Lines { lines, has_head } => {
+                let head =
+                    if *has_head { Ok(()) } else { interval::write_head(&mut text, &interval.seen_by) };
                 *has_head = true;
-                head.and_then(|()| interval::write(&mut out, interval))
+                (lines, head.and_then(|()| interval::write(&mut text, interval)))
             }
         };
-        written.and_then(|()| out.flush()).context("cannot write to stdout")
+        written.and_then(|()| lines.take(text)).context("cannot write to stdout")
     }
 
     /// Says that a capture is there.
-    pub(super) fn captured(&self, capture: &Capture) {
+    pub(super) fn captured(&mut self, capture: &Capture) {
         let Capture { path, trigger, function, tid, latency_ns, cause, .. } = capture;
-        let line = match self {
+        let took = latency_ns.map_or_else(String::new, |ns| format!(" {}", duration(ns)));
+        let thread = tid.map_or_else(String::new, |tid| format!(", thread {tid}"));
+        let line = printable(&format!("capture {path}: {function}{took} ({trigger}){thread}: {cause}"));
+        let written = match self {
             Self::Screen { screen, .. } => {
                 let name = file_name(path).to_owned();
                 let (path, trigger, cause) = (path.clone(), trigger.clone(), cause.clone());
                 screen.show(Update::Captured { name, capture: KnownCapture { path, trigger, cause } });
                 return;
             }
-            Self::Json => serde_json::to_string(capture).unwrap_or_default(),
-            Self::Lines { .. } | Self::Closed => {
-                let took = latency_ns.map_or_else(String::new, |ns| format!(" {}", duration(ns)));
-                let thread = tid.map_or_else(String::new, |tid| format!(", thread {tid}"));
-                printable(&format!("capture {path}: {function}{took} ({trigger}){thread}: {cause}"))
+            Self::Json(lines) => {
+                let object = serde_json::to_string(capture).unwrap_or_default();
+                lines.take(format!("{object}\n").into_bytes())
             }
+            Self::Lines { lines, .. } => lines.take(format!("{line}\n").into_bytes()),
+            Self::Closed => writeln!(stdout(), "{line}"),
         };
-        let mut out = stdout().lock();
-        if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        if let Err(error) = written {
             messages::warn(format!("cannot write to stdout: {error}"));
         }
     }
@@ -120,7 +127,7 @@ impl Display {
     pub(super) fn wishes(&self) -> Vec<Wish> {
         match self {
             Self::Screen { screen, .. } => screen.wishes().collect(),
-            Self::Lines { .. } | Self::Json | Self::Closed => Vec::new(),
+            Self::Lines { .. } | Self::Json(_) | Self::Closed => Vec::new(),
         }
     }
 

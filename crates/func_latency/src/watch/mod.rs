@@ -18,6 +18,7 @@ mod console;
 mod display;
 mod extent;
 mod growing;
+mod lines;
 mod live;
 #[cfg(feature = "bpf")]
 mod noticed;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     // A program that is started has the terminal itself.
     let on_screen =
         args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
-    let capturing = match args.capture.is_asked() || on_screen {
+    let mut capturing = match args.capture.is_asked() || on_screen {
         true => Some(Capturing::of(&args, on_screen)?),
         false => None,
     };
@@ -81,9 +82,10 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let mut report = ReportConfig::of_recording(record_args)?;
         report.calls.input = input;
         let calls = report.calls.clone();
+        capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
         return replay::run(&calls, on_screen, |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            let (triggers, captures) = Capturing::begin(capturing, Outside::Polled)?.unzip();
+            let (triggers, captures) = capturing.map(|it| it.split(Outside::Polled)).unzip();
             let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
             Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
         });
@@ -97,12 +99,13 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let output = Output { format: report.format, on_screen, openmetrics };
         return by_probes::run(&record, interval, output, capturing);
     }
+    capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
     let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };
         let heard = |listener| Outside::Heard(Heard::by(listener, recording.clock));
-        let (triggers, captures) = Capturing::begin(capturing, heard)?.unzip();
+        let (triggers, captures) = capturing.map(|it| it.split(heard)).unzip();
         let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
         Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
     })
@@ -145,19 +148,18 @@ impl Capturing {
         Ok(Self { is_asked: capture.is_asked(), on_screen, triggers, limits, listener })
     }
 
-    /// The watch begins. Returns what looks for hits, and what is done with them.
+    /// The watch begins: so does the command of `--until`.
     ///
     /// # Errors
-    /// The command of `--until` cannot be started.
-    fn begin(
-        capturing: Option<Self>,
-        outside: impl FnOnce(Listener) -> Outside,
-    ) -> Result<Option<(Triggers, HitsTaken)>> {
-        let Some(Self { triggers, limits, mut listener, on_screen, .. }) = capturing else {
-            return Ok(None);
-        };
-        listener.begin(on_screen)?;
-        Ok(Some((triggers, HitsTaken { limits, outside: outside(listener) })))
+    /// It cannot be started.
+    fn begin(&mut self) -> Result<()> {
+        self.listener.begin(self.on_screen)
+    }
+
+    /// What looks for hits, and what is done with them.
+    fn split(self, outside: impl FnOnce(Listener) -> Outside) -> (Triggers, HitsTaken) {
+        let Self { triggers, limits, listener, .. } = self;
+        (triggers, HitsTaken { limits, outside: outside(listener) })
     }
 }
 

@@ -82,7 +82,7 @@ impl ProbedCapturer<'_> {
         Ok(from)
     }
 
-    /// `81231456789 ns of perf's clock`, and in seconds since 1970.
+    /// `at 81231456789 ns`, by the clock of all times, and in seconds since 1970.
     fn real_time(&self, time: Ns) -> String {
         let since_1970_ns = i128::from(time.0) + i128::from(self.realtime_offset_ns);
         format!("at {} ns ({:.6} s since 1970)", time.0, since_1970_ns as f64 / 1e9)

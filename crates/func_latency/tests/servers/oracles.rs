@@ -112,6 +112,17 @@ impl Count {
     }
 }
 
+impl Count {
+    /// Whether a span lies in perf's window, all of it, or any.
+    pub(crate) const fn has(&self, (from_ns, to_ns): (u64, u64), all: bool) -> bool {
+        if all {
+            self.began.1 <= from_ns && to_ns <= self.ended.0
+        } else {
+            from_ns <= self.ended.1 && self.began.0 <= to_ns
+        }
+    }
+}
+
 /// Counts of functions' entries.
 pub(crate) struct Counts {
     perf: Perf,

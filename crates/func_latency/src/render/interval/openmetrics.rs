@@ -28,6 +28,7 @@ pub(crate) fn replace(path: &Path, totals: &Totals<'_>) -> Result<()> {
 
 fn text(totals: &Totals<'_>) -> String {
     let mut text = String::new();
+    calls(&mut text, totals);
     histograms(&mut text, totals);
     let lost_s = totals.lost_ns as f64 / NS_PER_S;
     match totals.seen_by {
@@ -71,12 +72,25 @@ fn family(text: &mut String, name: &str, unit: &str, kind: &str, help: &str) {
     let _ = write!(text, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}\n");
 }
 
+fn labels((function, object): &(String, String)) -> String {
+    format!("function=\"{}\",object=\"{}\"", escaped(function), escaped(object))
+}
+
+/// All counted calls; of those that probes time, the figures are of some.
+fn calls(text: &mut String, totals: &Totals<'_>) {
+    let name = "func_latency_calls";
+    let _ = write!(text, "# TYPE {name} counter\n# HELP {name} Calls that were seen from entry to end.\n");
+    for (function, names) in totals.figures.iter().zip(totals.names) {
+        let _ = writeln!(text, "{name}_total{{{}}} {}", labels(names), function.counted_calls());
+    }
+}
+
 /// Latencies by powers of two.
 fn histograms(text: &mut String, totals: &Totals<'_>) {
     let name = "func_latency_call_seconds";
     let _ = write!(text, "# TYPE {name} histogram\n# UNIT {name} seconds\n# HELP {name} Latency of calls.\n");
-    for (function, (of, object)) in totals.figures.iter().zip(totals.names) {
-        let labels = format!("function=\"{}\",object=\"{}\"", escaped(of), escaped(object));
+    for (function, names) in totals.figures.iter().zip(totals.names) {
+        let labels = labels(names);
         let mut count = 0;
         for bucket in &function.histogram {
             count += bucket.count;
@@ -115,7 +129,7 @@ mod tests {
         assert_eq!(value("func_latency_trace_bytes_total"), Some("7"));
         assert_eq!(value("func_latency_lost_seconds_total"), Some("1.5"));
         assert!(text.ends_with("# EOF\n"), "{text}");
-        assert_eq!(text.matches("# TYPE").count(), 5, "{text}");
+        assert_eq!(text.matches("# TYPE").count(), 6, "{text}");
     }
 
     #[test]
