@@ -59,8 +59,8 @@ impl Fixture {
 
     /// Where kernel code is skipped some returns cannot be resolved: their calls were on the trace unit's
     /// stack, which it kept while tracing was off and other threads ran on the CPU, or while the kernel's
-    /// scheduler ran, of which an IP filter hides the callers: a thread may be preempted between a call out of
-    /// the filter and its return.
+    /// scheduler ran, of which an IP filter hides the callers: a thread may be preempted between a call out
+    /// of the filter and its return.
     #[must_use]
     pub fn has_holes(&self, kernel: KernelText) -> bool {
         let has = |option| self.options.contains(option);

@@ -151,7 +151,7 @@ impl<'a> OffCpuClock<'a> {
             self.total_ns += end.since(entered);
             return Some(end);
         }
-        let Some(final_one) = self.intervals.last().copied() else { return None };
+        let final_one = self.intervals.last().copied()?;
         // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
         if final_one.from < last.lo || final_one.from >= end {
             return None;

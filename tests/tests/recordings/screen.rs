@@ -1,7 +1,9 @@
 //! The view of `watch` in a pseudo-terminal: what keys, other sizes, signals and the terminal's end do.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -107,4 +109,64 @@ fn lines_can_be_had_on_a_terminal() {
     assert!(terminal.ends().unwrap().success());
     let text = terminal.written();
     assert!(text.contains("calls/s") && !text.contains("\x1b[?1049h"), "{text}");
+}
+
+/// A program with calls of `work` that sleep (`crates/func_latency/tests/uprobes/slow.c`); `None`: probes are
+/// not there, which is said.
+fn slow_program(directory: &Path) -> Option<Child> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/func_latency/tests/uprobes/slow.c");
+    let program = directory.join("slow");
+    let compiled = Command::new("gcc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status();
+    assert!(compiled.unwrap().success());
+    let mut child = Command::new(&program).arg("200000").stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    let mut tried = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
+    let words = ["--backend", "uprobe", "-f", "work", "-d", "0.1", "-p", &child.id().to_string()];
+    let said = String::from_utf8(tried.args(words).output().unwrap().stderr).unwrap();
+    let why = ["does not permit", "/sys/kernel/btf", "without eBPF"];
+    if why.iter().any(|why| said.contains(why)) {
+        println!("skipped: {said}");
+        child.kill().and_then(|()| child.wait()).unwrap();
+        return None;
+    }
+    Some(child)
+}
+
+/// Where there is no Intel PT the view is the same; an opened call is what is known of it.
+#[test]
+fn a_call_that_probes_have_seen_is_opened_by_keys() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut program) = slow_program(directory.path()) else { return };
+    let pid = program.id().to_string();
+    let words = [
+        env!("CARGO_BIN_EXE_func_latency_under_test"),
+        "watch",
+        "--backend",
+        "uprobe",
+        "-f",
+        "work",
+        "-n",
+        "0.2",
+        "-p",
+        &pid,
+    ];
+    let mut terminal = InTerminal::start(&words, directory.path(), (30, 100)).unwrap();
+    let figures = terminal.shows("probes cost").unwrap();
+    assert!(figures.contains("slowest of 5 minutes"), "{figures}");
+    terminal.press("a").unwrap();
+    terminal.shows("all calls so far").unwrap();
+    terminal.press("\r").unwrap();
+    let call = terminal.shows("called from main").unwrap();
+    assert!(call.contains("off the CPU"), "{call}");
+    terminal.press("w").unwrap();
+    terminal.shows("a page needs a trace").unwrap();
+    terminal.press("\x1b").unwrap();
+    terminal.shows("slowest of 5 minutes").unwrap();
+    // The target ends, and the view stays.
+    program.kill().and_then(|()| program.wait()).unwrap();
+    terminal.shows("the watch has ended").unwrap();
+    terminal.press("q").unwrap();
+    assert!(terminal.ends().unwrap().success());
+    let report = after_view(&terminal);
+    assert!(report.contains("Latency of [work]") && report.contains("1 captured, 1 kept"), "{report}");
 }

@@ -61,8 +61,8 @@ impl Noticed {
         self.opened.get(&(hit.tid?, hit.span.0)).filter(|_| hit.latency_ns.is_some())
     }
 
-    /// Forgets calls that are too old, and of the others, if that is not enough, the less slow half; none that
-    /// has a hit which may wait.
+    /// Forgets calls that are too old, and of the others, if that is not enough, the less slow half; none
+    /// that has a hit which may wait.
     fn forget(&mut self, now_ns: u64) {
         self.opened.retain(|_, (row, _)| row.end_ns().saturating_add(OPENED_FOR_NS) >= now_ns);
         if self.opened.len() < OPENED_MAX {
