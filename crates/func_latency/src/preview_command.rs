@@ -1,20 +1,26 @@
-//! `--preview`: what would be recorded, and at which rate. For that a tenth of a second is recorded, and
-//! thrown away.
+//! `--preview`: what would be recorded, at which rate, and whether decoding would keep up. For that a tenth
+//! of a second is recorded, decoded, and thrown away.
 
 use std::fs;
 use std::io::{BufWriter, Write, stdout};
+use std::num::NonZero;
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use recorder::{Interrupts, Plan, Proc, Summary, Target};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::aim::{Aim, FunctionPlace};
+use crate::config::CallsConfig;
 use crate::exit::Exit;
 use crate::ip_ranges::{Chosen, CodeLeftOut};
 use crate::prepared::{Prepared, create_directory_of};
 use crate::printable::printable;
 use crate::record_config::RecordConfig;
 use crate::render::units::{counted, duration, size};
+use crate::{calls, messages};
 
 /// So long is tried.
 const TRIAL: Duration = Duration::from_millis(100);
@@ -30,6 +36,7 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
     let path = config.output.with_file_name("perf.data.preview");
     create_directory_of(&path)?;
     let recorded = prepared.record(&path, Some(TRIAL), interrupts);
+    let decoding = recorded.is_ok().then(|| decoding(config, &path)).flatten();
     // Nothing is left of it, whatever became of it.
     let _ = fs::remove_file(&path);
     let summary = recorded?;
@@ -40,9 +47,39 @@ pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit
         plan,
         summary: &summary,
         window: config.window,
+        decoding: decoding.and_then(|tried| match tried {
+            Ok(time) => Some(time),
+            Err(error) => {
+                messages::note(format!("the trial was not decoded: {error:#}"));
+                None
+            }
+        }),
+        cores: thread::available_parallelism().map_or(1, NonZero::get),
     };
     preview.write(&mut BufWriter::new(stdout().lock())).context("cannot write to stdout")?;
     Ok(Exit::Done)
+}
+
+/// CPU time that the report of a recording takes, without what is done once for each recording; `None`: no
+/// function was named.
+fn decoding(config: &RecordConfig, recording: &Path) -> Option<Result<Duration>> {
+    let calls = CallsConfig {
+        input: recording.to_path_buf(),
+        workers: 1,
+        verbose: false,
+        ..config.report.as_ref()?.calls.clone()
+    };
+    Some(calls::open_for_report(&calls, None, |opened| {
+        let begun = cpu_time();
+        opened.report(&opened.request()?)?;
+        Ok(cpu_time().saturating_sub(begun))
+    }))
+}
+
+/// What this process has taken so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_nanos(time.tv_nsec as u64)
 }
 
 /// What there is to say.
@@ -53,7 +90,14 @@ struct Preview<'a> {
     plan: Plan,
     summary: &'a Summary,
     window: Option<Duration>,
+    /// CPU time to decode the trial; `None`: it was not decoded.
+    decoding: Option<Duration>,
+    /// Cores of this machine.
+    cores: usize,
 }
+
+/// More of a core is not to be had for decoding.
+const MOST_OF_A_CORE: f64 = 0.9;
 
 impl Preview<'_> {
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
@@ -85,7 +129,25 @@ impl Preview<'_> {
         writeln!(out, "buffers   {}", self.plan)?;
         writeln!(out, "start-up  {}", duration(ns(self.summary.start_up)))?;
         writeln!(out, "rate      {}", self.rate())?;
+        if let Some(time) = self.decoding {
+            writeln!(out, "decoding  {}", self.keeps_up(time))?;
+        }
         out.flush()
+    }
+
+    /// `38.0 ms of CPU time for these 100 ms: one core keeps up`.
+    fn keeps_up(&self, time: Duration) -> String {
+        let tried = self.summary.window;
+        let cores = time.as_secs_f64() / tried.as_secs_f64().max(1e-9) / MOST_OF_A_CORE;
+        let needed = match cores.ceil() as usize {
+            0 | 1 => "one core keeps up".to_owned(),
+            needed if needed <= self.cores => format!("{needed} cores keep up"),
+            needed => format!(
+                "{needed} cores would keep up, and there are {}: watch would leave some undecoded (-i traces less)",
+                self.cores
+            ),
+        };
+        format!("{} of CPU time for these {}: {needed}", duration(ns(time)), duration(ns(tried)))
     }
 
     /// `at least 1.20 MB/s, as 100 ms showed: at least 12.0 MB in 10.0 s`.
@@ -154,17 +216,18 @@ mod tests {
         Losses { owner, trace_bytes, full, collisions: 0, partial: 0, lost_records: 0 }
     }
 
-    fn text(aim: &Aim, losses: Vec<Losses>) -> String {
-        let plan = Plan {
-            layout: Layout::TasksByCpu,
-            watched: 0,
-            buffers: 1,
-            trace_bytes: 1 << 20,
-            records_bytes: 1 << 16,
-            events: 2,
-            sized: false,
-        };
-        let summary = Summary {
+    const PLAN: Plan = Plan {
+        layout: Layout::TasksByCpu,
+        watched: 0,
+        buffers: 1,
+        trace_bytes: 1 << 20,
+        records_bytes: 1 << 16,
+        events: 2,
+        sized: false,
+    };
+
+    fn summary(losses: Vec<Losses>) -> Summary {
+        Summary {
             ended: Ended::InTime,
             window: Duration::from_millis(100),
             start_up: Duration::from_millis(3),
@@ -175,17 +238,25 @@ mod tests {
             missed_threads: 0,
             untraced_cpus: recorder::CpuList::default(),
             sched: recorder::Sched::NotAsked,
-        };
-        let preview = Preview {
+        }
+    }
+
+    fn preview<'a>(aim: &'a Aim, summary: &'a Summary) -> Preview<'a> {
+        Preview {
             whom: "process 7 (x), 1 thread".to_owned(),
             aim,
             event: "intel_pt/pt/u",
-            plan,
-            summary: &summary,
+            plan: PLAN,
+            summary,
             window: Some(Duration::from_secs(10)),
-        };
+            decoding: Some(Duration::from_millis(91)),
+            cores: 2,
+        }
+    }
+
+    fn text(aim: &Aim, losses: Vec<Losses>) -> String {
         let mut out = Vec::new();
-        preview.write(&mut out).unwrap();
+        preview(aim, &summary(losses)).write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -196,8 +267,20 @@ mod tests {
                       settings  intel_pt/pt/u\n\
                       buffers   1 buffer of the traced threads on each CPU, 1024 KB of trace and 64 KB of records each; 2 events\n\
                       start-up  3.00 ms\n\
-                      rate      1.20 MB/s, as 100 ms showed: 12.0 MB in 10.0 s\n";
+                      rate      1.20 MB/s, as 100 ms showed: 12.0 MB in 10.0 s\n\
+                      decoding  91.0 ms of CPU time for these 100 ms: 2 cores keep up\n";
         assert_eq!(text(&Aim::default(), vec![losses(100_000, 0), losses(20_000, 0)]), expect);
+    }
+
+    #[test]
+    fn whether_decoding_keeps_up() {
+        let said = |ms| {
+            let (aim, summary) = (Aim::default(), summary(Vec::new()));
+            preview(&aim, &summary).keeps_up(Duration::from_millis(ms))
+        };
+        assert!(said(0).ends_with(": one core keeps up") && said(90).ends_with(": one core keeps up"));
+        assert!(said(180).ends_with(": 2 cores keep up"), "{}", said(180));
+        assert!(said(181).contains(": 3 cores would keep up, and there are 2"), "{}", said(181));
     }
 
     #[test]

@@ -131,8 +131,9 @@ impl Drop for Busy {
     }
 }
 
-/// What is printed of `measured`; `None`: it is not permitted here.
-fn reported(pid: u32) -> Option<Value> {
+/// What is printed of `measured`, and the ns between the least and the most that its own probes took where
+/// they were measured; `None`: it is not permitted here.
+fn reported(pid: u32) -> Option<(Value, f64)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
     command.args(["--backend", "uprobe", "--check", "--format", "json", "-f", "measured"]);
     command.args(["--max-overhead", "100000", "-p", &pid.to_string()]);
@@ -143,7 +144,17 @@ fn reported(pid: u32) -> Option<Value> {
     }
     assert_eq!(output.status.code(), Some(0), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    Some(report["functions"][0].clone())
+    let limits = report["loss"]["problems"][0].as_str().unwrap();
+    let (_, range) = limits.split_once("warm and with cold caches: ").unwrap();
+    let (least, most) = range.split_once(')').unwrap().0.split_once(" to ").unwrap();
+    Some((report["functions"][0].clone(), ns(most) - ns(least)))
+}
+
+/// `1.23 us`.
+fn ns(text: &str) -> f64 {
+    let (number, unit) = text.split_once(' ').unwrap();
+    let unit = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)].into_iter().find(|(name, _)| *name == unit).unwrap();
+    number.parse::<f64>().unwrap() * unit.1
 }
 
 /// What is wrong with the figures of one run.
@@ -176,17 +187,29 @@ fn wrong(case: Case, function: &Value, [before, after]: [Own; 2]) -> Vec<String>
     wrong
 }
 
-/// An interval that is wider than it has to be, if one is: how wide depends on how evenly the machine runs
-/// while the probes are measured.
-fn too_wide(case: Case, function: &Value) -> Option<String> {
+/// An interval that is wider than it should be.
+struct Wide {
+    what: String,
+    /// It is as narrow as what was measured of the probes lets it be, so the machine runs unevenly.
+    is_of_machine: bool,
+}
+
+/// How wide an interval is depends on how evenly the machine runs while the probes are measured.
+fn too_wide(case: Case, function: &Value, probes_ns: f64) -> Option<Wide> {
     let [low, high] = ["low", "high"].map(|side| function["bounds_ns"][side]["p50"].as_f64().unwrap());
-    match case.ns {
-        30_000 if high - low >= 5_000.0 => {
-            Some(format!("{case:?}: {low} to {high} is not narrower than 5 us"))
-        }
-        300 if high >= 3_000.0 => Some(format!("{case:?}: {low} to {high} is not below 3 us")),
-        _ => None,
-    }
+    let (most_ns, what) = match case.ns {
+        30_000 if high - low >= 5_000.0 => (5_000.0, "narrower than 5 us"),
+        300 if high >= 3_000.0 => (2_700.0, "below 3 us"),
+        _ => return None,
+    };
+    // Some calls in the middle are of a spell in which all took longer.
+    let is_of_machine = probes_ns >= most_ns && high - low <= 1.5 * probes_ns + 1_000.0;
+    Some(Wide {
+        what: format!(
+            "{case:?}: {low} to {high} is not {what}; the probes took what differs by {probes_ns} ns"
+        ),
+        is_of_machine,
+    })
 }
 
 /// How far a run may be from what is asked of it.
@@ -206,15 +229,19 @@ fn round(cases: &[(usize, usize)], lenience: &mut Lenience) -> Option<Vec<String
         for left in (0..lenience.attempts).rev() {
             println!("{program:?} {case:?}");
             let clocked = Clocked::new(program, case);
-            let function = reported(clocked.program.id())?;
+            let (function, probes_ns) = reported(clocked.program.id())?;
             let own = clocked.end();
             let wrong = wrong(case, &function, own);
             let is_forgiven = left > 0 && !wrong.is_empty() && lenience.wrong > 0;
             lenience.wrong -= usize::from(is_forgiven);
-            let wide = too_wide(case, &function);
+            let mut wide = too_wide(case, &function, probes_ns);
             if is_forgiven || left > 0 && wrong.is_empty() && wide.is_some() {
                 continue;
             }
+            if let Some(wide) = wide.take_if(|wide| lenience.attempts > 1 && wide.is_of_machine) {
+                println!("skipped: how wide it is: {}", wide.what);
+            }
+            let wide = wide.map(|wide| wide.what);
             all.extend(wrong.into_iter().chain(wide).map(|what| format!("{program:?}: {what}")));
             break;
         }

@@ -118,7 +118,8 @@ fn slow_program(directory: &Path) -> Option<Child> {
     let program = directory.join("slow");
     let compiled = Command::new("gcc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status();
     assert!(compiled.unwrap().success());
-    let mut child = Command::new(&program).arg("200000").stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new(&program);
+    let mut child = command.arg("200000").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     let mut tried = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));
     let words = ["--backend", "uprobe", "-f", "work", "-d", "0.1", "-p", &child.id().to_string()];

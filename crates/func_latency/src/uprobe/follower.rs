@@ -38,16 +38,11 @@ impl Passed<'_> {
     }
 }
 
+/// Makes a follower when the window begins.
+pub(crate) type BeginFollower<'f> = Box<dyn FnOnce(&Passed<'_>) -> Result<Box<dyn Follower + 'f>> + 'f>;
+
 /// Follows a window.
 pub(crate) trait Follower {
-    /// The window begins.
-    ///
-    /// # Errors
-    /// It cannot be told.
-    fn begun(&mut self, _: &Passed<'_>) -> Result<()> {
-        Ok(())
-    }
-
     /// Gives the analysis a call of a function that was asked for.
     fn call(&mut self, analysis: &mut ProbedAnalysis<'_>, call: &ProbedCall);
 
@@ -61,7 +56,7 @@ pub(crate) trait Follower {
     ///
     /// # Errors
     /// It cannot be told.
-    fn ended(&mut self, _: &mut ProbedAnalysis<'_>, _: &Passed<'_>) -> Result<()> {
+    fn ended(self: Box<Self>, _: &mut ProbedAnalysis<'_>, _: &Passed<'_>) -> Result<()> {
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ use status::Status;
 use watched::Watched;
 use window::{Went, Window, WindowSubject};
 
-pub(crate) use follower::{Follower, Passed};
+pub(crate) use follower::{BeginFollower, Follower, Passed};
 pub(crate) use guard::GuardCost;
 pub(crate) use turns::Rounds;
 
@@ -83,10 +83,10 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
 pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
-    follow(config, interrupts, Rounds::Often, &mut Watched::new())
+    follow(config, interrupts, Rounds::Often, Box::new(|_| Ok(Box::new(Watched::new()))))
 }
 
-/// Times calls, which a follower takes while they are seen, and reports.
+/// Times calls, which the follower that `begin` makes takes while they are seen, and reports.
 ///
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
@@ -94,7 +94,7 @@ pub(crate) fn follow(
     config: &RecordConfig,
     interrupts: &Interrupts,
     rounds: Rounds,
-    follower: &mut dyn Follower,
+    begin: BeginFollower<'_>,
 ) -> Result<Exit> {
     let Some(report) = config.report.as_ref().filter(|_| config.then.is_of_calls()) else {
         let message =
@@ -154,7 +154,7 @@ pub(crate) fn follow(
         rounds,
         subject: WindowSubject { code: &code, wanted: &wanted, status: &status },
     };
-    let went = timed.pass(ready, program, live_costs, &mut analysis, follower)?;
+    let went = timed.pass(ready, program, live_costs, &mut analysis, begin)?;
     let (summary, removal) = (went.summary, went.removal);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
@@ -239,7 +239,7 @@ impl Timed<'_> {
         mut program: Option<StartedProgram>,
         costs: LiveCosts,
         analysis: &mut ProbedAnalysis<'_>,
-        follower: &mut dyn Follower,
+        begin: BeginFollower<'_>,
     ) -> Result<Went> {
         let Ready { mut run, choice, placed_in, removing, mut guard, cpu } = ready;
         let WindowSubject { wanted, status, .. } = self.subject;
@@ -269,7 +269,7 @@ impl Timed<'_> {
             rounds: self.rounds,
             subject: self.subject,
         };
-        let went = window.pass(&mut is_over, analysis, follower)?;
+        let went = window.pass(&mut is_over, analysis, begin)?;
         let failed = program.as_mut().and_then(StartedProgram::failed);
         drop(program);
         status.clear();

@@ -8,7 +8,7 @@ use anyhow::Result;
 use bpf::{EndCosts, Group, Hits, INTERVAL, LiveCosts, Part, Placing, Removal, Removed, Run, Summary};
 use model::{Ns, ProbeSink};
 
-use super::follower::{Followed, Follower, Passed};
+use super::follower::{BeginFollower, Followed, Passed};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
 use super::report::probe_costs;
@@ -84,7 +84,7 @@ impl<'a> Window<'a> {
         mut self,
         is_over: &mut dyn FnMut() -> bool,
         analysis: &mut ProbedAnalysis<'_>,
-        follower: &mut dyn Follower,
+        begin: BeginFollower<'_>,
     ) -> Result<Went> {
         let begun = Instant::now();
         let asked = self.subject.wanted.len();
@@ -93,7 +93,7 @@ impl<'a> Window<'a> {
             [] => Phase::Alone(None),
             _ => Phase::Children(turns.first()),
         };
-        follower.begun(&self.passed(bpf::monotonic_now()))?;
+        let mut follower = begin(&self.passed(bpf::monotonic_now()))?;
         let mut stopped: Option<TooMuch> = None;
         let mut told: Option<EndCosts> = None;
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {

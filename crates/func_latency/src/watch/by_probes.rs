@@ -55,20 +55,53 @@ pub(super) fn run(
         Some(capturing) if capturing.is_asked => Rounds::Always,
         _ => Rounds::Seldom,
     };
-    let mut watch = ProbedWatch {
+    let plan = WatchPlan {
         interrupts: &interrupts,
         interval_ns: ns(interval),
         stays: record.window.is_none(),
-        has_text: output.format == Format::Text,
-        console: None,
-        output: Some(output),
-        noticed: None,
+        output,
         capturing,
-        last: Ns(0),
-        cost: GuardCost::default(),
-        lost_ns: 0,
     };
-    uprobe::follow(record, &interrupts, rounds, &mut watch)
+    uprobe::follow(record, &interrupts, rounds, Box::new(|passed| Ok(Box::new(plan.begin(passed)?))))
+}
+
+/// A watch that has not begun.
+struct WatchPlan<'r> {
+    interrupts: &'r Interrupts,
+    interval_ns: u64,
+    stays: bool,
+    output: Output,
+    capturing: Option<Capturing>,
+}
+
+impl<'r> WatchPlan<'r> {
+    /// Takes the terminal, if there is to be a view, and starts the command of `--until`.
+    fn begin(self, passed: &Passed<'_>) -> Result<ProbedWatch<'r>> {
+        let Self { interrupts, interval_ns, stays, output, mut capturing } = self;
+        capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
+        let (triggers, hits) = capturing.map(|capturing| capturing.split(Outside::Polled)).unzip();
+        let after_ns = hits.as_ref().map_or(0, |hits| hits.limits.after_ns);
+        let noticed = triggers.map(|mut triggers| {
+            triggers.begin(passed.wanted.len(), passed.from);
+            Noticed::new(triggers, after_ns)
+        });
+        let Output { format, on_screen, openmetrics } = output;
+        if on_screen {
+            // A signal must not leave the terminal as the view has it.
+            interrupts.keep();
+        }
+        Ok(ProbedWatch {
+            interrupts,
+            interval_ns,
+            stays,
+            has_text: format == Format::Text,
+            console: Console::new(Display::new(format, on_screen)?, openmetrics, hits),
+            noticed,
+            last: passed.from,
+            cost: GuardCost::default(),
+            lost_ns: 0,
+        })
+    }
 }
 
 /// A watch that goes on.
@@ -79,12 +112,9 @@ struct ProbedWatch<'r> {
     stays: bool,
     /// The report is a text below lines.
     has_text: bool,
-    /// `None`: it has not begun.
-    console: Option<Console>,
-    output: Option<Output>,
+    console: Console,
     /// `None`: nothing is captured.
     noticed: Option<Noticed>,
-    capturing: Option<Capturing>,
     /// The end of the last interval, and the probes' cost up to it.
     last: Ns,
     cost: GuardCost,
@@ -139,14 +169,14 @@ impl ProbedWatch<'_> {
             lost_ns: self.lost_ns,
             seen_by: SeenBy::Probes { cost_percent: passed.cost.percent() },
         };
-        let Some(console) = &mut self.console else { return Ok(()) };
-        console.tell(&of_interval, &so_far, &ProbedCalls { analysis, passed })
+        self.console.tell(&of_interval, &so_far, &ProbedCalls { analysis, passed })
     }
 
     /// Makes captures; `until`: everything up to then was seen. Returns whether the watch has come to its
     /// end.
     fn capture(&mut self, passed: &Passed<'_>, until: Option<Ns>) -> bool {
-        let (Some(console), Some(noticed)) = (&mut self.console, &mut self.noticed) else { return false };
+        let Some(noticed) = &mut self.noticed else { return false };
+        let console = &mut self.console;
         let (hits, left_out) = (noticed.triggers.take_hits(Vec::new()), noticed.triggers.take_left_out());
         console.take(hits, left_out);
         // Names of threads are read for each capture.
@@ -158,10 +188,8 @@ impl ProbedWatch<'_> {
 
     /// Takes what was asked for from outside.
     fn heed(&mut self, analysis: &ProbedAnalysis<'_>, passed: &Passed<'_>) {
-        if let Some(console) = &mut self.console {
-            console.attend(&ProbedCalls { analysis, passed });
-            console.hear(passed.now, false);
-        }
+        self.console.attend(&ProbedCalls { analysis, passed });
+        self.console.hear(passed.now, false);
     }
 }
 
@@ -176,24 +204,6 @@ fn with_capturer<T>(
 }
 
 impl Follower for ProbedWatch<'_> {
-    fn begun(&mut self, passed: &Passed<'_>) -> Result<()> {
-        self.last = passed.from;
-        self.capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
-        let (triggers, captures) = self.capturing.take().map(|it| it.split(Outside::Polled)).unzip();
-        self.noticed = triggers.map(|mut triggers| {
-            triggers.begin(passed.wanted.len(), passed.from);
-            Noticed::new(triggers, captures.as_ref().map_or(0, |captures| captures.limits.after_ns))
-        });
-        if let Some(Output { format, on_screen, openmetrics }) = self.output.take() {
-            if on_screen {
-                // A signal must not leave the terminal as the view has it.
-                self.interrupts.keep();
-            }
-            self.console = Some(Console::new(Display::new(format, on_screen)?, openmetrics, captures));
-        }
-        Ok(())
-    }
-
     fn call(&mut self, analysis: &mut ProbedAnalysis<'_>, call: &ProbedCall) {
         match &mut self.noticed {
             Some(noticed) => analysis.call_giving(call, Some(noticed)),
@@ -209,27 +219,26 @@ impl Follower for ProbedWatch<'_> {
         if passed.now.since(self.last) >= self.interval_ns {
             self.tell(analysis, passed)?;
         }
-        Ok(is_over || self.console.as_ref().is_some_and(Console::is_left))
+        Ok(is_over || self.console.is_left())
     }
 
-    fn ended(&mut self, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<()> {
+    fn ended(mut self: Box<Self>, analysis: &mut ProbedAnalysis<'_>, passed: &Passed<'_>) -> Result<()> {
         self.tell(analysis, passed)?;
         self.heed(analysis, passed);
-        if let Some(console) = self.console.as_mut().filter(|console| console.is_left()) {
+        if self.console.is_left() {
             // What is captured now is told in lines.
-            console.leave();
+            self.console.leave();
         }
         self.capture(passed, None);
-        let Some(mut console) = self.console.take() else { return Ok(()) };
-        let interrupts = self.interrupts;
-        if let Some(noticed) = self.noticed.as_ref().filter(|_| self.stays && !interrupts.was_taken()) {
+        let Self { interrupts, mut console, noticed, stays, has_text, .. } = *self;
+        if let Some(noticed) = noticed.filter(|_| stays && !interrupts.was_taken()) {
             let seen = ProbedCalls { analysis, passed };
-            with_capturer(noticed, passed, |capturer| {
+            with_capturer(&noticed, passed, |capturer| {
                 console.stay(passed.now, &seen, capturer, || interrupts.take());
             });
         }
         console.end();
-        if self.has_text {
+        if has_text {
             writeln!(stdout()).context("cannot write to stdout")?;
         }
         // The next signal ends this process.

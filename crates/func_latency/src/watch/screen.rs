@@ -18,6 +18,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
@@ -71,9 +73,10 @@ impl Screen {
     /// It cannot be switched to raw keys and another screen.
     pub(super) fn open() -> Result<Self> {
         let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
-        let mut terminal = terminal.context("cannot take the terminal; --lines does without")?;
-        // A terminal may have no other screen: what was written before is in the way.
-        terminal.clear().inspect_err(|_| _ = ratatui::try_restore())?;
+        let terminal = terminal.context("cannot take the terminal; --lines does without")?;
+        // A terminal may have no other screen: what was written before is in the way. (`Terminal::clear` asks
+        // where the cursor is, and waits for an answer.)
+        execute!(stdout(), Clear(ClearType::All)).inspect_err(|_| _ = ratatui::try_restore())?;
         let (updates, arrived) = mpsc::channel();
         let (sender, wishes) = mpsc::channel();
         let view = ScreenThread {
@@ -279,7 +282,7 @@ fn key(event: KeyEvent) -> Option<ScreenKey> {
         KeyCode::Char('q') => ScreenKey::Leave,
         KeyCode::Char(' ') => ScreenKey::Pause,
         KeyCode::Char('a') => ScreenKey::ToggleSpan,
-        KeyCode::Char('c') => ScreenKey::ToggleWaits,
+        KeyCode::Char('c') => ScreenKey::NextSide,
         KeyCode::Char('w') => ScreenKey::WritePage,
         KeyCode::Char('k') | KeyCode::Up => ScreenKey::Up,
         KeyCode::Char('j') | KeyCode::Down => ScreenKey::Down,

@@ -51,6 +51,7 @@ fn function(name: &str, counts: &[u64]) -> FunctionFigures {
             row("[syscall]", 1_000, 3),
         ],
         waits: vec![row("futex", 300_000, 4), row("[preempted]", 20_000, 1)],
+        wakers: vec![row("log_writer (4712)", 280_000, 3), row("[interrupt]", 10_000, 1)],
         callers: vec![
             row("ha_innobase::index_read", 2_300_000, 990),
             row("ha_innobase::general_fetch", 1_000, 10),
@@ -116,8 +117,13 @@ fn a_watch_fills_the_screen() {
     let mut state = watched(150);
     state.press(ScreenKey::ToggleSpan);
     state.press(ScreenKey::NextFunction);
-    state.press(ScreenKey::ToggleWaits);
-    assert!(text(&state, 80, 24).contains("waited for") && !text(&state, 80, 24).contains("called from"));
+    for side in ["waited for", "woken by", "called from"] {
+        state.press(ScreenKey::NextSide);
+        let narrow = text(&state, 80, 24);
+        let shown = ["waited for", "woken by", "called from"].map(|title| narrow.contains(title));
+        assert_eq!(shown.iter().filter(|is_shown| **is_shown).count(), 1, "{narrow}");
+        assert!(narrow.contains(side), "{side}: {narrow}");
+    }
     check_golden("screen-200x60.txt", text(&state, 200, 60).as_bytes());
 }
 

@@ -70,6 +70,7 @@ pub(super) fn preview(vm: &Vm) -> Result<String> {
         for part in [&whom, &function, &format!("traced    {traced}")] {
             ensure!(report.contains(part), "does not say `{part}`: {report}");
         }
+        ensure!(report.contains("\ndecoding  ") && report.contains(" keep"), "nothing of decoding: {report}");
         rates.extend(report.lines().filter_map(|line| line.strip_prefix("rate      ")).map(str::to_owned));
         ensure!(
             !place.path("perf.data").exists() && !place.path("perf.data.preview").exists(),

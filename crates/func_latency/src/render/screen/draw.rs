@@ -19,7 +19,7 @@ use ratatui::text::Line;
 
 use super::figures::{FunctionFigures, ListedCall, TimeRow};
 use super::heat;
-use super::state::{CallText, ShownSpan, State, WatchPhase};
+use super::state::{CallText, ShownSpan, SideTable, State, WatchPhase};
 use crate::render::interval::SeenBy;
 use crate::render::units::{duration, grouped, mean_duration, percent, share, size};
 
@@ -146,16 +146,20 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, state: &State) {
 /// The least columns of a table beside two others.
 const TABLE_MIN: u16 = 44;
 
-/// Children, callers and waits, side by side as far as there is room.
+/// Children, callers, waits and wakers, side by side as far as there is room.
 fn draw_sides(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let none = FunctionFigures::default();
     let shown = state.shown().unwrap_or(&none);
     let inside = ("inside", &shown.children);
-    let (callers, waits) = (("called from", &shown.callers), ("waited for", &shown.waits));
-    let tables = match state.shows_waits {
-        _ if area.width >= 3 * TABLE_MIN => vec![inside, callers, waits],
-        true => vec![inside, waits],
-        false => vec![inside, callers],
+    let (callers, waits, wakers) =
+        (("called from", &shown.callers), ("waited for", &shown.waits), ("woken by", &shown.wakers));
+    let tables = match (area.width / TABLE_MIN, state.side) {
+        (4.., _) => vec![inside, callers, waits, wakers],
+        (3, SideTable::Wakers) => vec![inside, waits, wakers],
+        (3, _) => vec![inside, callers, waits],
+        (_, SideTable::Callers) => vec![inside, callers],
+        (_, SideTable::Waits) => vec![inside, waits],
+        (_, SideTable::Wakers) => vec![inside, wakers],
     };
     let places = Layout::horizontal(tables.iter().map(|_| Constraint::Fill(1))).spacing(2).split(area);
     for ((title, rows), place) in tables.into_iter().zip(places.iter()) {

@@ -7,7 +7,7 @@ use analyzer::{Bucket, FunctionReport, Stats};
 use crate::printable::printable;
 use crate::render::Names;
 use crate::render::interval::SeenBy;
-use crate::render::names::{caller_name, child_name, reason_name};
+use crate::render::names::{caller_name, child_name, reason_name, waker_name};
 use crate::render::units::share;
 
 /// What one interval has.
@@ -50,6 +50,8 @@ pub struct FunctionFigures {
     pub callers: Vec<TimeRow>,
     /// What the calls waited for off the CPU, the longest first.
     pub waits: Vec<TimeRow>,
+    /// What woke them, the longest sleep first.
+    pub wakers: Vec<TimeRow>,
 }
 
 /// A child's, a caller's or a wait's row.
@@ -107,6 +109,8 @@ impl FunctionFigures {
         let callers = callers.map(|of| (caller_name(names, of.caller), of.latency.sum_ns, of.latency.count));
         let waits = report.off_cpu_causes.iter().flat_map(|causes| &causes.reasons);
         let waits = waits.map(|row| (reason_name(&row.reason), row.split.total_ns(), row.count));
+        let wakers = report.off_cpu_causes.iter().flat_map(|causes| &causes.wakers);
+        let wakers = wakers.map(|row| (waker_name(&row.waker), row.blocked_ns, row.count));
         Self {
             name: printable(name),
             calls: report.counted_calls(),
@@ -121,6 +125,7 @@ impl FunctionFigures {
             children: rows(children),
             callers: rows(callers),
             waits: rows(waits),
+            wakers: rows(wakers),
         }
     }
 }

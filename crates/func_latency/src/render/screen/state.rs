@@ -38,8 +38,8 @@ pub enum ScreenKey {
     NextFunction,
     /// Figures of the interval, or of everything so far.
     ToggleSpan,
-    /// Callers or waits, where there is no room for both.
-    ToggleWaits,
+    /// The next of callers, waits and wakers, where there is no room for all.
+    NextSide,
     /// Back from an opened call.
     Back,
     /// The end of the watch.
@@ -103,6 +103,25 @@ pub(super) enum ShownSpan {
     All,
 }
 
+/// The table beside the children, where there is room for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SideTable {
+    #[default]
+    Callers,
+    Waits,
+    Wakers,
+}
+
+impl SideTable {
+    const fn next(self) -> Self {
+        match self {
+            Self::Callers => Self::Waits,
+            Self::Waits => Self::Wakers,
+            Self::Wakers => Self::Callers,
+        }
+    }
+}
+
 /// What the watch does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WatchPhase {
@@ -130,8 +149,7 @@ pub struct State {
     /// The call that was chosen with the keys; `None`, or gone: the slowest is.
     chosen: Option<ListedCall>,
     pub(super) span: ShownSpan,
-    /// Waits are shown where there is no room for callers, too.
-    pub(super) shows_waits: bool,
+    pub(super) side: SideTable,
     pub(super) phase: WatchPhase,
     pub(super) opened: Option<CallText>,
     /// The capture that was asked for by a key, and what is done with it as soon as it is there.
@@ -235,7 +253,7 @@ impl State {
                 self.function = (self.function + 1) % self.latest.functions.len().max(1);
                 self.chosen = None;
             }
-            ScreenKey::ToggleWaits => self.shows_waits = !self.shows_waits,
+            ScreenKey::NextSide => self.side = self.side.next(),
             ScreenKey::ToggleSpan => {
                 self.span = match self.span {
                     ShownSpan::Interval => ShownSpan::All,
