@@ -6,6 +6,7 @@
 //! ```
 
 use std::io::{Write as _, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use analyzer::{FunctionReport, ProbedAnalysis};
@@ -19,7 +20,7 @@ use super::display::{Display, SeenCalls};
 use super::noticed::Noticed;
 use super::outside::Outside;
 use super::probed_capture::ProbedCapturer;
-use super::{Capturing, Output, ns};
+use super::{Capturing, ns};
 use crate::args::Format;
 use crate::exit::{Exit, failure};
 use crate::messages;
@@ -29,16 +30,22 @@ use crate::render::interval::SeenBy;
 use crate::target::Wanted;
 use crate::uprobe::{self, Follower, GuardCost, Passed, Rounds};
 
+/// What is asked of a watch.
+pub(super) struct WatchAsked {
+    pub(super) interval: Duration,
+    pub(super) format: Format,
+    /// There is a view.
+    pub(super) on_screen: bool,
+    pub(super) openmetrics: Option<PathBuf>,
+    /// Calls are captured, and not only by keys.
+    pub(super) has_triggers: bool,
+}
+
 /// Times calls, and watches them.
 ///
 /// # Errors
 /// Nothing can be probed here, or it would cost too much.
-pub(super) fn run(
-    record: &RecordConfig,
-    interval: Duration,
-    output: Output,
-    capturing: Option<Capturing>,
-) -> Result<Exit> {
+pub(super) fn run(record: &RecordConfig, asked: WatchAsked, capturing: Option<Capturing>) -> Result<Exit> {
     if let Some(option) = capturing.as_ref().and_then(|capturing| capturing.triggers.needs_trace()) {
         let message = format!(
             "{option} needs Intel PT: probes see the calls of -f only; --over, --until and SIGUSR2 capture without it"
@@ -51,33 +58,23 @@ pub(super) fn run(
     }
     let interrupts = Interrupts::hold().context("cannot hold signals back")?;
     // What was inside a slow call is known only if its children were probed when it began.
-    let rounds = match &capturing {
-        Some(capturing) if capturing.is_asked => Rounds::Always,
-        _ => Rounds::Seldom,
-    };
-    let plan = WatchPlan {
-        interrupts: &interrupts,
-        interval_ns: ns(interval),
-        stays: record.window.is_none(),
-        output,
-        capturing,
-    };
+    let rounds = if asked.has_triggers { Rounds::Always } else { Rounds::Seldom };
+    let plan = WatchPlan { interrupts: &interrupts, stays: record.window.is_none(), asked, capturing };
     uprobe::follow(record, &interrupts, rounds, Box::new(|passed| Ok(Box::new(plan.begin(passed)?))))
 }
 
 /// A watch that has not begun.
 struct WatchPlan<'r> {
     interrupts: &'r Interrupts,
-    interval_ns: u64,
     stays: bool,
-    output: Output,
+    asked: WatchAsked,
     capturing: Option<Capturing>,
 }
 
 impl<'r> WatchPlan<'r> {
     /// Takes the terminal, if there is to be a view, and starts the command of `--until`.
     fn begin(self, passed: &Passed<'_>) -> Result<ProbedWatch<'r>> {
-        let Self { interrupts, interval_ns, stays, output, mut capturing } = self;
+        let Self { interrupts, stays, asked, mut capturing } = self;
         capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
         let (triggers, hits) = capturing.map(|capturing| capturing.split(Outside::Polled)).unzip();
         let after_ns = hits.as_ref().map_or(0, |hits| hits.limits.after_ns);
@@ -85,14 +82,14 @@ impl<'r> WatchPlan<'r> {
             triggers.begin(passed.wanted.len(), passed.from);
             Noticed::new(triggers, after_ns)
         });
-        let Output { format, on_screen, openmetrics } = output;
+        let WatchAsked { interval, format, on_screen, openmetrics, .. } = asked;
         if on_screen {
             // A signal must not leave the terminal as the view has it.
             interrupts.keep();
         }
         Ok(ProbedWatch {
             interrupts,
-            interval_ns,
+            interval_ns: ns(interval),
             stays,
             has_text: format == Format::Text,
             console: Console::new(Display::new(format, on_screen)?, openmetrics, hits),

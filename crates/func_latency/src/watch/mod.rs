@@ -10,9 +10,6 @@
 
 #[cfg(feature = "bpf")]
 mod by_probes;
-#[cfg(not(feature = "bpf"))]
-#[path = "without_probes.rs"]
-mod by_probes;
 mod captures;
 mod console;
 mod display;
@@ -49,6 +46,8 @@ use crate::render::image_names::ImageNames;
 use crate::render::interval::{SeenBy, TraceSeen};
 use crate::uncalled::{leave_out_uncalled, seen};
 use crate::{report_command, target, uprobe};
+#[cfg(feature = "bpf")]
+use by_probes::WatchAsked;
 use captures::Limits;
 use console::{ATTENDED_EACH, Console, HitsTaken, IntervalSeen, SeenSoFar};
 use display::Display;
@@ -73,7 +72,8 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     // A program that is started has the terminal itself.
     let on_screen =
         args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
-    let mut capturing = match args.capture.is_asked() || on_screen {
+    let has_triggers = args.capture.is_asked();
+    let mut capturing = match has_triggers || on_screen {
         true => Some(Capturing::of(&args, on_screen)?),
         false => None,
     };
@@ -95,9 +95,14 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
+    #[cfg(feature = "bpf")]
     if uprobe::takes(&record) {
-        let output = Output { format: report.format, on_screen, openmetrics };
-        return by_probes::run(&record, interval, output, capturing);
+        let asked = WatchAsked { interval, format: report.format, on_screen, openmetrics, has_triggers };
+        return by_probes::run(&record, asked, capturing);
+    }
+    #[cfg(not(feature = "bpf"))]
+    if uprobe::takes(&record) {
+        return uprobe::run(&record, &recorder::Interrupts::hold().context("cannot hold signals back")?);
     }
     capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
     let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
@@ -111,17 +116,8 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     })
 }
 
-/// Where figures go.
-struct Output {
-    format: Format,
-    on_screen: bool,
-    openmetrics: Option<PathBuf>,
-}
-
 /// What is captured, and where it goes.
 struct Capturing {
-    /// Not only by keys.
-    is_asked: bool,
     /// A view has the terminal.
     on_screen: bool,
     triggers: Triggers,
@@ -145,7 +141,7 @@ impl Capturing {
         let triggers = Triggers::new(asked);
         let triggers = if on_screen { triggers.with_slowest() } else { triggers };
         let listener = Listener::new(capture.until.as_deref())?;
-        Ok(Self { is_asked: capture.is_asked(), on_screen, triggers, limits, listener })
+        Ok(Self { on_screen, triggers, limits, listener })
     }
 
     /// The watch begins: so does the command of `--until`.
