@@ -126,6 +126,8 @@ impl<'a> Window<'a> {
             let left = self.length.map_or(INTERVAL, |length| length.saturating_sub(begun.elapsed()));
             thread::sleep(INTERVAL.min(left));
         }
+        // Where probes were being placed, they go with it: a follower may stay for long.
+        drop(phase);
         let (went, passed) =
             self.end(told, &mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked })?;
         follower.ended(analysis, &passed)?;
