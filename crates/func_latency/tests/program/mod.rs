@@ -31,11 +31,16 @@ pub(crate) const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
 
 /// Runs the command in a directory, where it must end with `code`; returns stdout and stderr.
 pub(crate) fn check(directory: &Path, words: &[&str], code: i32) -> (String, String) {
+    let (ended, stdout, stderr) = ran(directory, words);
+    assert_eq!(ended, Some(code), "{words:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+/// Runs the command in a directory; returns its exit code, stdout and stderr.
+pub(crate) fn ran(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency"));
     let Output { status, stdout, stderr } = command.args(words).current_dir(directory).output().unwrap();
-    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    assert_eq!(status.code(), Some(code), "{words:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 /// How the recording is made.
