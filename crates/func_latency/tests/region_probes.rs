@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use probing::not_permitted;
+use probing::{compiled, not_permitted};
 use serde_json::Value;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/programs/regions.c");
@@ -19,13 +19,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/progra
 /// The program, compiled once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("regions");
-        let mut compiler = Command::new("gcc");
-        compiler.args(["-O2", "-g", SOURCE, "-lpthread", "-o"]).arg(&program);
-        assert!(compiler.status().unwrap().success(), "gcc {SOURCE}");
-        program
-    })
+    compiled(&PROGRAM, "regions", &["gcc", "-O2", "-g", "-lpthread"], SOURCE)
 }
 
 /// `file:line` of a comment of the source.

@@ -15,20 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use probing::{Probing, TICK_NS, not_permitted, stolen_ns};
+use probing::{Probing, TICK_NS, compiled, not_permitted, stolen_ns};
 use serde_json::Value;
 
 /// The program, compiled once.
 fn truth() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-truth");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/uprobes/truth.cpp");
-        let mut compiler = Command::new("g++");
-        compiler.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o"]).arg(&program);
-        assert!(compiler.status().unwrap().success(), "g++ {source}");
-        program
-    })
+    let compiler = ["g++", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    compiled(&PROGRAM, "uprobes-truth", &compiler, "tests/uprobes/truth.cpp")
 }
 
 /// What was seen of a case, and what the program counted.

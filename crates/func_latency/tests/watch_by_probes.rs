@@ -16,20 +16,14 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use probing::{Ended, Probing, not_permitted, signal};
+use probing::{Ended, Probing, compiled, not_permitted, signal};
 use serde_json::{Deserializer, Value};
 
 /// The program, compiled once.
 fn slow() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch-slow");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/uprobes/slow.c");
-        let mut compiler = Command::new("gcc");
-        compiler.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o"]).arg(&program);
-        assert!(compiler.status().unwrap().success(), "gcc {source}");
-        program
-    })
+    let compiler = ["gcc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    compiled(&PROGRAM, "watch-slow", &compiler, "tests/uprobes/slow.c")
 }
 
 /// The program, waiting.

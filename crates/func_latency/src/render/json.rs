@@ -216,11 +216,18 @@ struct FiguresJson {
     rounded: bool,
 }
 
-/// Figures, and how far off each may be: the larger of its distances from `bounds_ns`.
+/// Figures, and how far off each may be.
 #[derive(Serialize)]
 struct LatencyJson {
     #[serde(flatten)]
     figures: FiguresJson,
+    #[serde(flatten)]
+    errors: LatencyErrors,
+}
+
+/// How far off figures may be: the larger of the distances from `bounds_ns`; null where there is no figure.
+#[derive(Serialize)]
+pub(crate) struct LatencyErrors {
     p50_error: Option<u64>,
     p90_error: Option<u64>,
     p99_error: Option<u64>,
@@ -455,16 +462,21 @@ fn figures(stats: &Stats) -> FiguresJson {
 }
 
 fn latency(stats: &Stats, error: &ErrorBound) -> LatencyJson {
-    let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
-        stats.spread.as_ref().map(|spread| error.of(figure(spread), of))
-    };
-    LatencyJson {
-        figures: figures(stats),
-        p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
-        p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
-        p99_error: error_of(|q| q.p99_ns, |s| s.p99_ns),
-        p999_error: error_of(|q| q.p999_ns, |s| s.p999_ns),
-        mean_error: stats.spread.as_ref().map(|_| error.sum_ns as f64 / stats.count as f64),
+    LatencyJson { figures: figures(stats), errors: LatencyErrors::of(stats, error) }
+}
+
+impl LatencyErrors {
+    pub(crate) fn of(stats: &Stats, error: &ErrorBound) -> Self {
+        let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
+            stats.spread.as_ref().map(|spread| error.of(figure(spread), of))
+        };
+        Self {
+            p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
+            p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
+            p99_error: error_of(|q| q.p99_ns, |s| s.p99_ns),
+            p999_error: error_of(|q| q.p999_ns, |s| s.p999_ns),
+            mean_error: stats.spread.as_ref().map(|_| error.sum_ns as f64 / stats.count as f64),
+        }
     }
 }
 

@@ -2,9 +2,29 @@
 #![allow(dead_code, reason = "not every test that includes this needs all of it")]
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
+
+/// The program `name`, made once of a source that is named from the directory of this crate on.
+pub(crate) fn compiled(
+    once: &'static OnceLock<PathBuf>,
+    name: &str,
+    compiler: &[&str],
+    source: &str,
+) -> &'static Path {
+    once.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let (compiler, flags) = compiler.split_first().unwrap();
+        let mut command = Command::new(compiler);
+        command.arg(&source).args(flags).arg("-o").arg(&program);
+        assert!(command.status().unwrap().success(), "{command:?}");
+        program
+    })
+}
 
 /// It runs, and its probes are there.
 pub(crate) struct Probing {

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use analyzer::{ErrorBound, FunctionReport, Quantiles, Spread, Stats};
+use analyzer::{ErrorBound, FunctionReport, Stats};
 use serde::Serialize;
 
 use super::{Interval, SeenBy, TraceSeen};
+use crate::render::json::LatencyErrors;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "func_latency.watch/1";
@@ -52,11 +53,8 @@ struct IntervalLatency {
     p99: Option<u64>,
     p999: Option<u64>,
     max: Option<u64>,
-    p50_error: Option<u64>,
-    p90_error: Option<u64>,
-    p99_error: Option<u64>,
-    p999_error: Option<u64>,
-    mean_error: Option<f64>,
+    #[serde(flatten)]
+    errors: LatencyErrors,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rounded: bool,
 }
@@ -64,9 +62,6 @@ struct IntervalLatency {
 impl IntervalLatency {
     fn of(stats: &Stats, error: &ErrorBound) -> Self {
         let spread = stats.spread.as_ref();
-        let error_of = |of: fn(&Quantiles) -> Option<u64>, figure: fn(&Spread) -> u64| {
-            spread.map(|spread| error.of(figure(spread), of))
-        };
         Self {
             count: stats.count,
             sum: stats.sum_ns,
@@ -77,11 +72,7 @@ impl IntervalLatency {
             p99: spread.map(|of| of.p99_ns),
             p999: spread.map(|of| of.p999_ns),
             max: spread.map(|of| of.max_ns),
-            p50_error: error_of(|q| q.p50_ns, |s| s.p50_ns),
-            p90_error: error_of(|q| q.p90_ns, |s| s.p90_ns),
-            p99_error: error_of(|q| q.p99_ns, |s| s.p99_ns),
-            p999_error: error_of(|q| q.p999_ns, |s| s.p999_ns),
-            mean_error: spread.map(|_| error.sum_ns as f64 / stats.count as f64),
+            errors: LatencyErrors::of(stats, error),
             rounded: stats.rounded,
         }
     }
