@@ -52,8 +52,9 @@ impl Target {
         self.program.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
 
-    /// Its calls, those that slept, and those that waited for its other thread.
-    fn end(mut self) -> [u64; 3] {
+    /// Its calls; those that slept, that waited for its other thread, and that took longer than 15 ms
+    /// by its own clock.
+    fn end(mut self) -> [u64; 4] {
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
         assert!(self.program.wait().unwrap().success(), "{text}");
@@ -109,15 +110,17 @@ fn each_slow_call_is_captured_with_its_cause_and_no_other() {
     let place = directory.display().to_string();
     let over = ["--over", "15ms", "--captures", &place, "--max-captures", "1000/1s", "--keep", "1000"];
     let Some(probing) = watched(&mut target, &over) else { return };
-    let [calls, slept, waited] = target.end();
+    let [calls, slept, waited, slow] = target.end();
     let watched = Watched::of(&probing.end());
     assert_eq!(watched.calls().iter().sum::<u64>(), calls);
     assert_eq!(watched.report["functions"][0]["calls"]["complete"], calls);
     assert!(watched.intervals.len() >= 3, "{} intervals of 0.1 s", watched.intervals.len());
 
-    // Of 1,500 both are the last: one call is slow for two reasons.
-    let both = calls / 1_500;
-    assert_eq!(watched.captures.len() as u64, slept + waited - both, "{:#?}", watched.captures);
+    // Of 1,500 both are the last: one call is slow for two reasons.  A call that was preempted is slow, too;
+    // the program's clock is read outside of the probes, so that it may count one more.
+    let planted = slept + waited - calls / 1_500;
+    let captured = watched.captures.len() as u64;
+    assert!((planted..=slow).contains(&captured), "{planted} to {slow}: {:#?}", watched.captures);
     let mut causes = [0; 2];
     for capture in &watched.captures {
         assert!(capture["latency_ns"].as_u64().unwrap() > 15_000_000, "{capture}");
