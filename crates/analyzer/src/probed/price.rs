@@ -7,6 +7,7 @@
 //! A thread may be preempted in a probe as well as in the call, and nothing tells which it was: the
 //! likelihood of each is its share of the time on the CPU.  So, by function, that share of the preempted
 //! calls keeps that time, which leaves sums and distribution right; for a single one it is in the error.
+//! What a call keeps, the calls around it keep, too.
 
 use model::{CallProbes, Ns, OffCpuSplit, ProbeTime, ProbedCall, ProbedEnd, Tid};
 use rustc_hash::FxHashMap;
@@ -30,6 +31,8 @@ pub(super) struct Prices {
     /// One probe of any kind.
     hit: ProbeTime,
     inner: FxHashMap<Tid, Vec<Inner>>,
+    /// The start of the last call of a thread that has kept a preemption.
+    kept: FxHashMap<Tid, Ns>,
     by_function: FxHashMap<usize, OwnTime>,
 }
 
@@ -60,12 +63,12 @@ impl OwnTime {
         if added_ns == 0 { 1.0 } else { own_ns / (own_ns + added_ns as f64) }
     }
 
-    /// Whether it is a call's turn to keep the time.
-    fn keeps(&mut self, share: f64) -> bool {
+    /// Whether a call keeps the time: it must, or it is its turn.
+    fn keeps(&mut self, share: f64, must: bool) -> bool {
         self.due += share;
-        let is_due = self.due >= 0.5;
-        self.due -= f64::from(is_due);
-        is_due
+        let keeps = must || self.due >= 0.5;
+        self.due -= f64::from(keeps);
+        keeps
     }
 }
 
@@ -112,7 +115,11 @@ impl Prices {
             return Cleared::of(call, added);
         }
         let share = of_function.share(own_ns, added_ns);
-        let is_own = of_function.keeps(share);
+        let is_kept_inside = self.kept.get(&call.tid).is_some_and(|start| *start >= call.start);
+        let is_own = of_function.keeps(share, is_kept_inside);
+        if is_own {
+            self.kept.insert(call.tid, call.start);
+        }
         let kept = if is_own { *call } else { without_preemption(call) };
         let is_certain = if is_own { share > 1.0 - RARE } else { share < RARE };
         let measured_off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start));
@@ -123,6 +130,7 @@ impl Prices {
     /// A thread has ended.
     pub(super) fn forget(&mut self, tid: Tid) {
         self.inner.remove(&tid);
+        self.kept.remove(&tid);
     }
 }
 

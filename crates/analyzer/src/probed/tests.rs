@@ -7,6 +7,7 @@ use model::{
 
 use super::*;
 use crate::check::check;
+use crate::off_cpu_causes::Reason;
 use crate::report::FunctionReport;
 use crate::row_sink::PartOfRow;
 
@@ -230,6 +231,25 @@ fn calls_that_were_preempted_keep_that_time_as_often_as_it_was_theirs() {
     );
 }
 
+/// Of a preempted call's time on the CPU most is g's own; f, which usually is short, would leave it to its probes.
+#[test]
+fn a_call_keeps_the_preemption_that_its_child_keeps() {
+    let mut seen: Vec<Seen> =
+        (0..100).map(|i| Seen::Call(call(i, None, (300 * i, 300 * i + 14), 1))).collect();
+    seen.extend((0..100).map(|i| Seen::Call(call(i + 100, Some(1_000), (300 * i + 100, 300 * i + 200), 1))));
+    let split = OffCpuSplit { preempted_ns: 900, ..OffCpuSplit::default() };
+    let preempted = |call| Seen::Call(ProbedCall { off_cpu: split, ..call });
+    seen.extend([
+        Seen::OffCpu(OffCpuInterval { is_preempted: true, ..off(40_050, None, 40_950) }),
+        preempted(call(201, Some(200), (40_010, 41_010), 1)),
+        preempted(call(200, None, (40_000, 41_020), 4)),
+    ]);
+    let report = report(&seen);
+    let row = report.rows.last().unwrap();
+    assert_eq!((row.latency_ns, row.off_cpu_ns), (988, Some(900)));
+    assert_eq!(report.off_cpu_causes.unwrap().reasons[0].reason, Reason::Preempted);
+}
+
 /// Two hits are those of a call of g, the third is of no call that was told.
 #[test]
 fn probes_inside_are_priced_by_their_kind_and_unknown_ones_by_any() {
@@ -354,19 +374,23 @@ fn one_slice_is_the_whole_window() {
     assert_eq!((report.sliced, children(&report)), (None, vec![("self", 1, 80), ("call", 1, 40)]));
 }
 
-/// f is asleep for 60 of 112 ns.
-fn asleep(out: u64, outermost: u64) -> Seen {
-    Seen::OffCpu(OffCpuInterval {
+fn off(out: u64, woken: Option<u64>, back: u64) -> OffCpuInterval {
+    OffCpuInterval {
         tid: Tid(7),
         out: Ns(out),
-        woken: Some(Ns(out + 50)),
-        back: Ns(out + 60),
+        woken: woken.map(Ns),
+        back: Ns(back),
         is_preempted: false,
-        outermost,
-        syscall: Some(202),
+        outermost: 0,
+        syscall: None,
         stack: vec![],
         waker: None,
-    })
+    }
+}
+
+/// f is asleep for 60 of 112 ns.
+fn asleep(out: u64, outermost: u64) -> Seen {
+    Seen::OffCpu(OffCpuInterval { outermost, syscall: Some(202), ..off(out, Some(out + 50), out + 60) })
 }
 
 fn sleeping(number: u64, start: u64) -> Seen {
