@@ -62,6 +62,17 @@ static __noinline void tell(struct thread *thread, __u64 now)
 	bpf_ringbuf_submit(interval, BPF_RB_NO_WAKEUP);
 }
 
+/* The kernel did not tell that the thread came back: it slept until it was woken, if it was, and what followed looks like time on the CPU. */
+static __noinline void has_come_back(struct thread *thread)
+{
+	count(COUNTER_MISSED_SWITCHES);
+	if (thread->woken > thread->out) {
+		tell(thread, thread->woken);
+		comes_back(thread, thread->woken);
+	}
+	thread->out = 0;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -74,7 +85,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	if (leaves) {
 		if (leaves->out)
-			count(COUNTER_MISSED_SWITCHES);
+			has_come_back(leaves);
 		leaves->out = now;
 		leaves->is_preempted = preempt || !sleeps(prev);
 		if (leaves->depth) {

@@ -302,8 +302,11 @@ int on_probe(struct pt_regs *regs)
 	number = count_hit(COOKIE_FUNCTION(cookie), cookie & ACTION_ENTRY);
 	thread = bpf_map_lookup_elem(&threads, &tid);
 	/* Whatever comes of it, it has taken time of the calls that are open: also of a child, or at a jump that is not taken. */
-	if (thread)
+	if (thread) {
 		thread->probes++;
+		if (thread->out)
+			has_come_back(thread);
+	}
 	if (mode == MODE_ALL || (mode == MODE_ASKED && !is_child))
 		time_hit(regs, cookie, thread, tid);
 	else if (mode == MODE_ASKED)

@@ -128,12 +128,14 @@ fn each_slow_call_is_captured_with_its_cause_and_no_other() {
         assert_eq!(fs::read_dir(path).unwrap().count(), 3, "{}", path.display());
         let text = fs::read_to_string(path.join("call.txt")).unwrap();
         let cause = capture["cause"].as_str().unwrap();
-        assert!(cause.starts_with("off the CPU for "), "{cause}");
-        if has_line(&text, "doze") {
+        let [dozes, receives] = ["doze", "receive"].map(|child| has_line(&text, child));
+        // Of a preemption some kernels do not tell both ends.
+        assert!(cause.starts_with("off the CPU for ") || !(dozes || receives), "{cause}");
+        if dozes {
             causes[0] += 1;
             assert!(text.contains("clock_nanosleep, woken by [interrupt]"), "{text}");
         }
-        if has_line(&text, "receive") {
+        if receives {
             causes[1] += 1;
             assert!(text.contains("futex, woken by giver ("), "{text}");
         }

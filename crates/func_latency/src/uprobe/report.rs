@@ -220,7 +220,7 @@ fn limits(code: &LiveCode, chosen: &[Candidate], costs: &EndCosts, missed_switch
     }
     if missed_switches > 0 {
         limits.push(format!(
-            "{} the kernel did not tell of a context switch: time off the CPU looks like time on it there",
+            "{} the kernel did not tell of a context switch: waiting for a CPU looks like time on it there",
             counted(missed_switches, "time")
         ));
     }
