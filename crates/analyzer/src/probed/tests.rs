@@ -231,7 +231,7 @@ fn calls_that_were_preempted_keep_that_time_as_often_as_it_was_theirs() {
     );
 }
 
-/// Of a preempted call's time on the CPU most is g's own; f, which usually is short, would leave it to its probes.
+/// Most of its time on the CPU is g's own; f, which usually is short, would leave it to its probes.
 #[test]
 fn a_call_keeps_the_preemption_that_its_child_keeps() {
     let mut seen: Vec<Seen> =
