@@ -176,23 +176,39 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     assert_eq!(said, [(8, 8, 0), (16, 8, 0), (24, 4, 0)], "what was lost after it is not of the excerpt");
 }
 
-/// Tracing of thread 5 started on CPU 1, and once more when it came to CPU 0; 6 came to CPU 1 after it.
+/// Tracing of thread 5 started on CPU 1, and once more when it came to CPU 0; 6 came to CPU 1 after it.  perf
+/// reads one ring after the other, so that what is later in a file may be earlier.
 #[test]
 fn a_thread_runs_only_where_it_was_last() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("0.data");
     let (here, there) = (CPU, Cpu(0));
     let start = |tid| Record::ItraceStart { pid: Pid(5), tid: Tid(tid) };
     let switch = |out| Record::Switch { out, preempted: false };
+    let born = Record::Fork { pid: Pid(5), tid: Tid(5), parent_pid: Pid(5), parent_tid: Tid(1) };
+    let by_time = [
+        (here, 15, 1, born),
+        (here, 20, 5, start(5)),
+        (here, 30, 5, switch(true)),
+        (there, 40, 5, start(5)),
+        (there, 41, 5, switch(false)),
+        (here, 120, 6, switch(false)),
+        (here, 130, 6, switch(true)),
+        (there, 140, 5, switch(true)),
+    ];
+    let mut by_ring: Vec<_> = by_time.iter().collect();
+    by_ring.sort_by_key(|(cpu, ..)| *cpu);
+    where_threads_ran(&by_time.iter().collect::<Vec<_>>());
+    where_threads_ran(&by_ring);
+}
+
+fn where_threads_ran(records: &[&(Cpu, u64, i32, Record<'_>)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0.data");
+    let (here, there) = (CPU, Cpu(0));
     let mut piece = Piece::new();
     piece.maps(10, "/program");
-    piece.on(here, 20, 5, &start(5));
-    piece.on(here, 30, 5, &switch(true));
-    piece.on(there, 40, 5, &start(5));
-    piece.on(there, 41, 5, &switch(false));
-    piece.on(here, 120, 6, &switch(false));
-    piece.on(here, 130, 6, &switch(true));
-    piece.on(there, 140, 5, &switch(true));
+    for (cpu, time, tid, record) in records {
+        piece.on(*cpu, *time, *tid, record);
+    }
     let new_from = piece.finish(&path);
 
     let file = File::open(&path).unwrap();

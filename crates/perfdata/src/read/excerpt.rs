@@ -75,7 +75,33 @@ struct Item {
     time_at: Option<usize>,
 }
 
-/// What is known of a thread before the excerpt begins: records, and where in the order of them.
+/// A record from before the excerpt that says something of it.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    time: Option<Ns>,
+    cpu: Option<Cpu>,
+    tid: Option<Tid>,
+    item: Item,
+    event: Event,
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// What is mapped, or how a thread is called.
+    State,
+    /// A thread, or else a process, begins.
+    Born {
+        process: bool,
+    },
+    Died,
+    Traced,
+    Switch {
+        out: bool,
+    },
+}
+
+/// What is known of a thread before the excerpt begins: records, and where in the order of time.
 #[derive(Clone, Debug, Default)]
 struct Before {
     /// The first record of its being traced on each CPU.
@@ -106,16 +132,21 @@ impl Before {
 struct Sorted {
     /// Written by the recorder, before anything happened.
     own: Vec<Item>,
-    /// What is mapped, and how threads are called, with the time at which that was said.
-    state: Vec<(Option<Ns>, Item)>,
-    threads: BTreeMap<Tid, Before>,
-    /// The last record on each CPU of a thread that left it.
-    left: BTreeMap<Cpu, Item>,
+    /// From before the excerpt, in the order of the file: that of time on each CPU, and not on all of them.
+    earlier: Vec<Earlier>,
     inside: Vec<(Item, Kind)>,
     /// There is a record of the excerpt's time.
     has_begun: bool,
-    /// Records from before.
-    number: u64,
+}
+
+/// How things stood when the excerpt began.
+#[derive(Default)]
+struct Start {
+    /// What is mapped, and how threads are called, in the order of time.
+    state: Vec<Item>,
+    threads: BTreeMap<Tid, Before>,
+    /// The last record on each CPU of a thread that left it.
+    left: BTreeMap<Cpu, Item>,
 }
 
 /// What becomes of a record.
@@ -148,7 +179,7 @@ pub fn write_excerpt(
     writer.put(&[0; FILE_HEADER_SIZE as usize])?;
     let attrs = writer.attrs(newest, &header)?;
     let data_start = writer.position;
-    writer.records(&sorted)?;
+    writer.records(sorted)?;
     let data_end = writer.position;
     let features = writer.features(newest, &header)?;
     let data = Section { offset: data_start, size: data_end - data_start };
@@ -180,8 +211,6 @@ fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptErro
             return Err(ExcerptError::Form("a recording with compressed records"));
         }
     }
-    // Of one time in the order of the file.
-    sorted.state.sort_by_key(|(time, _)| *time);
     Ok(sorted)
 }
 
@@ -217,37 +246,62 @@ impl Sorted {
                     self.inside.push((item, Kind::AsItIs));
                 }
             }
-            time => self.add_before(item, time, record),
+            _ => self.earlier.extend(Earlier::of(item, record)),
         }
     }
+}
 
-    /// A record from before the excerpt.
-    fn add_before(&mut self, item: Item, time: Option<Ns>, record: &SidebandRecord) {
-        self.number += 1;
-        match &record.body {
-            Sideband::Mmap(_) | Sideband::Comm { .. } => self.state.push((time, item)),
-            // Of a thread the first that is known is not its birth.
+impl Earlier {
+    /// `None`: it says nothing of the excerpt.
+    fn of(item: Item, record: &SidebandRecord) -> Option<Self> {
+        let (tid, event) = match &record.body {
+            Sideband::Mmap(_) | Sideband::Comm { .. } => (None, Event::State),
             Sideband::Fork { pid, parent_pid, tid, .. } => {
-                self.threads.remove(tid);
-                if pid != parent_pid {
-                    self.state.push((time, item));
-                }
+                (Some(*tid), Event::Born { process: pid != parent_pid })
             }
-            Sideband::Exit { tid, .. } => _ = self.threads.remove(tid),
-            Sideband::ItraceStart { tid, .. } => {
-                let before = self.threads.entry(*tid).or_default();
-                before.traced.entry(record.cpu).or_insert((self.number, item));
-            }
+            Sideband::Exit { tid, .. } => (Some(*tid), Event::Died),
+            Sideband::ItraceStart { tid, .. } => (Some(*tid), Event::Traced),
             Sideband::Switch { out, .. } | Sideband::SwitchCpuWide { out, .. } => {
-                if let Some(cpu) = record.cpu.filter(|_| *out) {
+                (record.tid.filter(|tid| tid.0 > 0), Event::Switch { out: *out })
+            }
+            _ => return None,
+        };
+        Some(Self { time: record.time, cpu: record.cpu, tid, item, event })
+    }
+}
+
+impl Start {
+    fn new(mut earlier: Vec<Earlier>) -> Self {
+        // Of one time in the order of the file.
+        earlier.sort_by_key(|earlier| earlier.time);
+        let mut start = Self::default();
+        for (number, earlier) in (0..).zip(&earlier) {
+            start.add(number, earlier);
+        }
+        start
+    }
+
+    fn add(&mut self, number: u64, &Earlier { cpu, tid, item, event, .. }: &Earlier) {
+        match (event, tid) {
+            (Event::State, _) => self.state.push(item),
+            // Of a thread the first that is known is not its birth.
+            (Event::Born { process }, Some(tid)) => {
+                self.threads.remove(&tid);
+                self.state.extend(process.then_some(item));
+            }
+            (Event::Died, Some(tid)) => _ = self.threads.remove(&tid),
+            (Event::Traced, Some(tid)) => {
+                self.threads.entry(tid).or_default().traced.entry(cpu).or_insert((number, item));
+            }
+            (Event::Switch { out }, tid) => {
+                if let Some(cpu) = cpu.filter(|_| out) {
                     self.left.insert(cpu, item);
                 }
-                if let Some(tid) = record.tid.filter(|tid| tid.0 > 0) {
-                    let switch = (record.cpu, (self.number, item));
-                    self.threads.entry(tid).or_default().switch = Some(switch);
+                if let Some(tid) = tid {
+                    self.threads.entry(tid).or_default().switch = Some((cpu, (number, item)));
                 }
             }
-            _ => (),
+            (Event::Born { .. } | Event::Died | Event::Traced, None) => (),
         }
     }
 }
@@ -296,19 +350,20 @@ impl<W: Write + Seek> Copier<'_, W> {
         Ok(section)
     }
 
-    fn records(&mut self, sorted: &Sorted) -> io::Result<()> {
+    fn records(&mut self, sorted: Sorted) -> io::Result<()> {
         for item in &sorted.own {
             self.whole(item)?;
         }
-        for (_, item) in &sorted.state {
+        let start = Start::new(sorted.earlier);
+        for item in &start.state {
             self.at_time(item, Ns(0))?;
         }
         // In their order: a thread that is off its CPU has left it before the next one came, and one that
         // began to be traced on a CPU does not take it from the one that came later.
-        let mut of_threads: Vec<_> = sorted.threads.values().flat_map(Before::records).collect();
+        let mut of_threads: Vec<_> = start.threads.values().flat_map(Before::records).collect();
         of_threads.sort_by_key(|(_, (number, _))| *number);
         let has_thread = |cpu: Cpu| of_threads.iter().any(|(there, _)| *there == Some(cpu));
-        for (_, item) in sorted.left.iter().filter(|(cpu, _)| !has_thread(**cpu)) {
+        for (_, item) in start.left.iter().filter(|(cpu, _)| !has_thread(**cpu)) {
             self.idle_leaves(item)?;
         }
         for (_, (_, item)) in &of_threads {
