@@ -86,6 +86,7 @@ impl RecordConfig {
             pt_config: args.pt_config.clone(),
             filter: Vec::new(),
             trace_bytes: args.aux_size.map(|size| size.0),
+            overwrites: false,
             streams: if then == Then::Rows { ProgramStreams::Null } else { ProgramStreams::Ours },
             target,
         };

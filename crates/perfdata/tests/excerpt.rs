@@ -36,6 +36,7 @@ fn info() -> IntelPtInfo {
         pmu_type: 8,
         clock: TscClock { shift: 31, mult: 7, zero: 9 },
         have_sched_switch: 2,
+        snapshots: false,
         per_cpu_buffers: true,
         tsc_ctc_ratio: (250, 2),
         max_nonturbo_ratio: 30,
@@ -51,9 +52,13 @@ struct Piece {
 
 impl Piece {
     fn new() -> Self {
+        Self::of(&info())
+    }
+
+    fn of(info: &IntelPtInfo) -> Self {
         let mut writer = Writer::new(Cursor::new(Vec::new()), events()).unwrap();
-        writer.record(&info().auxtrace_info()).unwrap();
-        writer.record(&info().time_conv()).unwrap();
+        writer.record(&info.auxtrace_info()).unwrap();
+        writer.record(&info.time_conv()).unwrap();
         id_index(&events()).iter().for_each(|record| writer.record(record).unwrap());
         Self { writer, new_from: 0 }
     }
@@ -145,7 +150,8 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
         files.iter().zip(new_from).map(|(file, new_from)| Source { file, new_from }).collect();
     let trace = BTreeMap::from([(OWNER, AuxOffset(8)..AuxOffset(28))]);
     let mut out = Cursor::new(Vec::new());
-    write_excerpt(&sources, &Excerpt { from: Ns(105), to: Ns(140), trace }, &mut out).unwrap();
+    write_excerpt(&sources, &Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false }, &mut out)
+        .unwrap();
     let bytes = out.into_inner();
     let recording = parse(&bytes, Path::new("excerpt")).unwrap();
 
@@ -213,7 +219,7 @@ fn where_threads_ran(records: &[&(Cpu, u64, i32, Record<'_>)]) {
 
     let file = File::open(&path).unwrap();
     let mut out = Cursor::new(Vec::new());
-    let excerpt = Excerpt { from: Ns(105), to: Ns(150), trace: BTreeMap::new() };
+    let excerpt = Excerpt { from: Ns(105), to: Ns(150), trace: BTreeMap::new(), is_of_copies: false };
     write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
     let bytes = out.into_inner();
     let recording = parse(&bytes, Path::new("excerpt")).unwrap();
@@ -225,4 +231,36 @@ fn where_threads_ran(records: &[&(Cpu, u64, i32, Record<'_>)]) {
     assert_eq!(ran(there), [(5, 105, 105, false), (5, 105, 140, false)]);
     let expected = [(0, 0, 105, false), (6, 120, 130, false)];
     assert_eq!(ran(here), expected, "5 is not said to be there, and the CPU's old trace is not its own");
+}
+
+/// A ring of 32 bytes that is overwritten, and copied twice: the kernel says where in the ring its head is.
+#[test]
+fn a_copy_of_a_ring_is_alone_in_its_excerpt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0.data");
+    let mut piece = Piece::of(&IntelPtInfo { snapshots: true, ..info() });
+    let mut copy = |time, (offset, head), bytes: &[u8]| {
+        let chunk = AuxChunk { index: 1, owner: OWNER, offset: AuxOffset(offset), reference: 0 };
+        piece.at(time, 5, &Record::Aux { offset: head, size: 32, flags: AuxRecord::OVERWRITE });
+        piece.writer.aux(&chunk, &[bytes]).unwrap();
+    };
+    copy(100, (0, 16), &[1; 16]);
+    copy(200, (48, 16), &[2; 32]);
+    let new_from = piece.finish(&path);
+    let file = File::open(&path).unwrap();
+    let copied = |range: std::ops::Range<u64>, to| {
+        let trace = BTreeMap::from([(OWNER, AuxOffset(range.start)..AuxOffset(range.end))]);
+        let excerpt = Excerpt { from: Ns(50), to: Ns(to), trace, is_of_copies: true };
+        let mut out = Cursor::new(Vec::new());
+        write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
+        let bytes = out.into_inner();
+        let recording = parse(&bytes, Path::new("excerpt")).unwrap();
+        assert!(recording.pt.snapshot);
+        let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
+        let pieces = buffer.pieces.iter().map(|piece| piece.bytes.to_vec()).collect::<Vec<_>>();
+        // No flag: the ring had nothing more when tracing stopped.
+        (pieces, buffer.records.last().map(|said| said.flags))
+    };
+    assert_eq!(copied(0..16, 150), (vec![vec![1; 16]], Some(0)));
+    assert_eq!(copied(48..80, 250), (vec![vec![2; 32]], Some(0)));
 }

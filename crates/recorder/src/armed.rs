@@ -75,6 +75,7 @@ impl Armed {
             tick: if attends_newborns { NEWBORN_TICK } else { READ_EVERY },
             rounds: Rounds::new(start),
             ended_at: AtomicU64::new(u64::MAX),
+            copies: job.pieces.and_then(|pieces| pieces.copies.as_deref()),
         };
         if let Some(newborns) = shared.newborns {
             // A thread that was born before the sideband was on has no FORK record.

@@ -67,6 +67,8 @@ pub(crate) struct Opener {
     pub(crate) attrs: Attrs,
     pub(crate) can: KernelCan,
     pub(crate) plan: Plan,
+    /// The trace of each ring is overwritten for ever.
+    pub(crate) overwrites: bool,
     /// IP filter, in the kernel's syntax.
     pub(crate) filter: Option<CString>,
     pub(crate) proc: Proc,
@@ -264,7 +266,8 @@ impl Opener {
     }
 
     fn map(&self, event: &EventFd, trace_bytes: u64) -> Result<Ring, RecordError> {
-        let ring = Ring::map(event, self.plan.records_bytes as usize, trace_bytes as usize);
+        let records_bytes = self.plan.records_bytes as usize;
+        let ring = Ring::map(event, records_bytes, trace_bytes as usize, self.overwrites);
         ring.map_err(|error| RecordError::map(self.plan, &error, &self.proc))
     }
 }

@@ -6,6 +6,8 @@
 //! write records, then the trace, straight from the mapping
 //! free  what is written; enable the trace again if the buffer was full
 //! ```
+//! Of rings that are overwritten the trace is written when a copy is asked for, and when all is over: its
+//! events are disabled meanwhile, and nothing is freed.
 //!
 //! Never woken by single records: our own switches would be among them, and wake us again.
 
@@ -14,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::{AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
+use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Tid, TscClock};
 use perfdata::write::{AuxChunk, Record, SampleId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -24,6 +26,7 @@ use crate::events::BufferEvents;
 use crate::losses::Losses;
 use crate::newborns::Newborns;
 use crate::output::Output;
+use crate::ring_copies::{CopyingDrain, LastCopy, RingCopies, RingCopy};
 use crate::rounds::{Rounds, Turn};
 use crate::sys::{Ring, tsc};
 
@@ -51,6 +54,8 @@ pub(crate) struct Shared<'a> {
     /// When the window was over, in perf's clock, from when on nothing is enabled any more; [`Ns::MAX`]: it
     /// is not.
     pub(crate) ended_at: AtomicU64,
+    /// Rings are overwritten, and these are asked for; `None`: all of the trace is written.
+    pub(crate) copies: Option<&'a RingCopies>,
 }
 
 impl Shared<'_> {
@@ -91,6 +96,8 @@ struct DrainedBuffer {
     /// The kernel may disable its events.
     enables: Enables,
     losses: Losses,
+    /// If the ring is overwritten.
+    last_copy: LastCopy,
 }
 
 /// After which passes to enable what the kernel has disabled because the buffer was full.
@@ -127,6 +134,7 @@ pub(crate) struct Drain<'a> {
     /// Records of one buffer.
     records: Vec<u8>,
     turn: Turn,
+    copying: Option<CopyingDrain<'a>>,
 }
 
 impl<'a> Drain<'a> {
@@ -137,6 +145,7 @@ impl<'a> Drain<'a> {
             finished: Vec::new(),
             records: Vec::new(),
             turn: shared.rounds.join(),
+            copying: shared.copies.map(RingCopies::join),
         };
         buffers.into_iter().for_each(|buffer| drain.add(buffer));
         drain
@@ -161,14 +170,17 @@ impl<'a> Drain<'a> {
             waits_for: 0,
             enables: Enables::default(),
             losses,
+            last_copy: LastCopy::default(),
         });
     }
 
     /// Drains until [`Shared::stop`] is readable, and then once more.
     pub(crate) fn run(mut self) -> Vec<Losses> {
         while !self.wait() {
+            self.copy();
             self.pass();
         }
+        self.copy_rest();
         self.pass();
         self.finished.extend(self.buffers.iter().map(|buffer| buffer.losses));
         self.finished
@@ -186,14 +198,17 @@ impl<'a> Drain<'a> {
             });
         let (places, events): (Vec<usize>, Vec<_>) = live.unzip();
         let mut fds = vec![PollFd::new(&self.shared.stop, PollFlags::IN)];
+        let asked = self.copying.as_ref().and_then(|copying| copying.wake.as_deref());
+        let others = 1 + usize::from(asked.is_some());
+        fds.extend(asked.map(|wake| PollFd::new(wake, PollFlags::IN)));
         fds.extend(events.into_iter().map(|event| PollFd::new(event, PollFlags::IN)));
         // Interrupted or refused: the pass that follows does no harm.
         let _ = poll(&mut fds, Some(&timeout));
-        let mut ready = fds.iter().map(PollFd::revents);
-        let stop = ready.next().is_some_and(|flags| flags.contains(PollFlags::IN));
+        let ready = || fds.iter().map(PollFd::revents);
+        let stop = ready().next().is_some_and(|flags| flags.contains(PollFlags::IN));
         let ended: Vec<usize> = places
             .into_iter()
-            .zip(ready)
+            .zip(ready().skip(others))
             .filter(|(_, flags)| flags.intersects(PollFlags::HUP | PollFlags::ERR))
             .map(|(at, _)| at)
             .collect();
@@ -220,6 +235,24 @@ impl<'a> Drain<'a> {
         opened.into_iter().for_each(|buffer| self.add(buffer));
     }
 
+    /// Copies the rings, if that is asked for.
+    fn copy(&mut self) {
+        if let Some(number) = self.copying.as_ref().and_then(CopyingDrain::asked) {
+            self.copy_all(Some(number));
+        }
+    }
+
+    /// Copies the rings: nothing is written into them any more.
+    fn copy_rest(&mut self) {
+        self.copy_all(Some(u64::MAX));
+    }
+
+    fn copy_all(&mut self, number: Option<u64>) {
+        let Some(copying) = &mut self.copying else { return };
+        let made = self.buffers.iter_mut().filter_map(|buffer| buffer.copy(self.shared));
+        copying.made(number, made.collect());
+    }
+
     /// Gives back the buffers of threads that had ended before they were read for the last time.
     fn free_ended(&mut self) {
         if self.buffers.iter().all(|buffer| buffer.ended_thread().is_none()) {
@@ -228,7 +261,11 @@ impl<'a> Drain<'a> {
         let buffers = std::mem::take(&mut self.buffers).into_iter();
         let (ended, live): (Vec<_>, Vec<_>) = buffers.partition(|buffer| buffer.ended_thread().is_some());
         self.buffers = live;
-        for DrainedBuffer { events, losses, .. } in ended {
+        for mut buffer in ended {
+            if let Some(copying) = &mut self.copying {
+                copying.made(None, buffer.copy(self.shared).into_iter().collect());
+            }
+            let DrainedBuffer { events, losses, .. } = buffer;
             let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|other| !Arc::ptr_eq(other, &events));
             drop(all);
@@ -259,7 +296,7 @@ impl DrainedBuffer {
         if !records.is_empty() {
             shared.output.records(records);
         }
-        let written = self.write_trace(head, shared);
+        let written = if shared.copies.is_none() { self.write_trace(head, shared) } else { 0 };
         self.ring.release_trace(written);
         self.losses.trace_bytes += written;
         let room = self.ring.trace_bytes() - written;
@@ -268,12 +305,8 @@ impl DrainedBuffer {
         }
         let lost = self.losses.lost_records > lost_before;
         let full = noticed.full || lost || written > 0 && room <= self.ring.trace_bytes() / FREE_SHARE;
-        if self.enables.are_due(full, written > 0) && !shared.is_ending() {
-            self.events.enable_trace();
-            // The window ended meanwhile: its end disabled events before they were enabled here.
-            if shared.is_ending() {
-                self.events.disable_trace();
-            }
+        if self.enables.are_due(full, written > 0) {
+            self.enable(shared);
         }
         let births = noticed.births.into_iter().filter(|_| !shared.is_ending());
         births
@@ -282,25 +315,51 @@ impl DrainedBuffer {
             .collect()
     }
 
+    /// The trace goes on, unless the window is over.
+    fn enable(&self, shared: &Shared<'_>) {
+        if shared.is_ending() {
+            return;
+        }
+        self.events.enable_trace();
+        // The window ended meanwhile: its end disabled events before they were enabled here.
+        if shared.is_ending() {
+            self.events.disable_trace();
+        }
+    }
+
+    /// Writes what is new in a ring that is overwritten; `None`: nothing.
+    fn copy(&mut self, shared: &Shared<'_>) -> Option<RingCopy> {
+        let began = shared.now();
+        self.events.disable_trace();
+        let (ring, head) = self.ring.whole_trace();
+        let part = self.last_copy.new_part(ring, head);
+        self.write(part.offset, part.pieces, shared);
+        let range = self.last_copy.took(&part, head);
+        self.losses.trace_bytes += part.len();
+        self.enable(shared);
+        let span = (began, shared.now());
+        (!range.is_empty()).then_some(RingCopy { owner: self.events.owner, range, span })
+    }
+
     /// Writes the trace up to `head`; returns how much that was.
     fn write_trace(&self, head: u64, shared: &Shared<'_>) -> u64 {
-        const ZEROS: [u8; PAYLOAD_ALIGNMENT as usize] = [0; PAYLOAD_ALIGNMENT as usize];
         let pending = self.ring.trace(head);
-        let bytes = pending.len();
+        self.write(pending.offset, pending.pieces, shared);
+        pending.len()
+    }
+
+    /// Writes trace that has this place in the buffer's stream.
+    fn write(&self, offset: AuxOffset, [first, wrapped]: [&[u8]; 2], shared: &Shared<'_>) {
+        const ZEROS: [u8; PAYLOAD_ALIGNMENT as usize] = [0; PAYLOAD_ALIGNMENT as usize];
+        let bytes = (first.len() + wrapped.len()) as u64;
         if bytes == 0 {
-            return 0;
+            return;
         }
         let padding = bytes.next_multiple_of(PAYLOAD_ALIGNMENT) - bytes;
         let zeros = ZEROS.get(..padding as usize).unwrap_or_default();
-        let chunk = AuxChunk {
-            index: self.events.index,
-            owner: self.events.owner,
-            offset: pending.offset,
-            reference: tsc().0,
-        };
-        let [first, wrapped] = pending.pieces;
+        let BufferEvents { index, owner, .. } = *self.events;
+        let chunk = AuxChunk { index, owner, offset, reference: tsc().0 };
         shared.output.aux(&chunk, &[first, wrapped, zeros]);
-        bytes
     }
 
     /// A buffer that is full to the last byte but one (`CIRC_SPACE` in perf_aux_output_begin) disables the

@@ -28,6 +28,8 @@ pub(crate) struct Head<'a> {
     pub(crate) filter: &'a str,
     /// The scheduler's events are in the file, too.
     pub(crate) has_sched: bool,
+    /// The trace is that of rings which are overwritten.
+    pub(crate) overwrites: bool,
 }
 
 /// Writes what stands in front.
@@ -82,6 +84,7 @@ impl Head<'_> {
                 Layout::WholeCpus => 3,
                 Layout::Threads => 0,
             },
+            snapshots: self.overwrites,
             per_cpu_buffers: self.layout != Layout::Threads,
             tsc_ctc_ratio: self.pmu.tsc_ctc_ratio,
             max_nonturbo_ratio: self.pmu.max_nonturbo_ratio,

@@ -37,6 +37,9 @@ pub struct Request {
     pub filter: Vec<IpRange>,
     /// Bytes of each buffer of trace.
     pub trace_bytes: Option<u64>,
+    /// The trace unit writes over the buffers for ever; what is in them is recorded when that is asked for
+    /// ([`Pieces::copies`]).
+    pub overwrites: bool,
     /// Input and output of a program that is started.
     pub streams: ProgramStreams,
 }

@@ -23,7 +23,7 @@ const RECORDS_BYTES: usize = 4096;
 pub(crate) fn is_tsc() -> io::Result<bool> {
     let nothing = dummy(Attr::DISABLED | Attr::EXCLUDE_KERNEL | Attr::EXCLUDE_HV);
     let event = EventFd::open(&nothing, Scope::Thread(Tid(0)))?;
-    Ok(Ring::map(&event, RECORDS_BYTES, 0)?.clock().is_some())
+    Ok(Ring::map(&event, RECORDS_BYTES, 0, false)?.clock().is_some())
 }
 
 /// What makes it the TSC.

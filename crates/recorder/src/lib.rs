@@ -12,6 +12,7 @@
 //! session     one recording: open, head of the file, window, end
 //!   window      enable, wait, disable
 //!   drain       buffers to file, in rounds; newborns: threads that are born meanwhile
+//!   ring_copies of rings that are overwritten, what is copied when that is asked for
 //!   output      the file that all write to           (file_head: its beginning; new_file: where it is made)
 //! started     a program that is started, and not recorded
 //! doctor      what this machine lets us record           (kernel_clock: whether a trace has times)
@@ -50,6 +51,7 @@ pub mod plan;
 pub mod pmu;
 pub mod procfs;
 mod pt_config;
+mod ring_copies;
 mod rounds;
 mod sched_side;
 mod session;
@@ -77,6 +79,7 @@ pub use plan::{Layout, Plan, PlanError};
 pub use pmu::{Pmu, PmuError};
 pub use procfs::{MapsLine, Proc};
 pub use pt_config::{PtConfigError, PtSettings};
+pub use ring_copies::{Copied, RingCopies};
 pub use sched_side::{Sched, SchedSource};
 pub use session::Session;
 pub use snapshot::{BuildIdOf, Mapping, Snapshot};

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 use model::Ns;
 use perfdata::write::{EventId, Features, Writer};
 
+use crate::ring_copies::RingCopies;
+
 /// How a recording is cut, and where the pieces go.
 #[derive(Debug)]
 pub struct Pieces {
@@ -34,6 +36,8 @@ pub struct Pieces {
     pub waiting_bytes: Arc<AtomicU64>,
     /// Is told of each piece.
     pub reader: Sender<Piece>,
+    /// By which copies of rings that are overwritten are asked for.
+    pub copies: Option<Arc<RingCopies>>,
 }
 
 /// A piece that is complete.

@@ -101,7 +101,8 @@ impl Session {
         let (can, workers) = (KernelCan::probe(), Workers::here());
         let open = |plan: Plan| {
             let attrs = Attrs::new(purpose, &plan, can);
-            let opener = Opener { attrs, can, plan, filter: filter.clone(), proc: proc.clone(), workers };
+            let (filter, proc, overwrites) = (filter.clone(), proc.clone(), request.overwrites);
+            let opener = Opener { attrs, can, plan, overwrites, filter, proc, workers };
             let buffers = match plan.layout {
                 Layout::TasksByCpu => opener.tasks_by_cpu(&places, &mut list),
                 Layout::WholeCpus => opener.whole_cpus(&places),
@@ -221,6 +222,7 @@ impl Session {
             clock,
             filter,
             has_sched,
+            overwrites: self.request.overwrites,
         };
         // For its owner only, as perf's are.
         let (new_file, file) = NewFile::create(job.path, 0o600)?;

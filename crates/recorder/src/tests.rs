@@ -38,7 +38,7 @@ fn opener(layout: Layout) -> Opener {
     let purpose = Purpose { pmu: 1, config: 9, heirs: Heirs::Threads, on_exec: false };
     let can = KernelCan::probe();
     let attrs = Attrs::new(purpose, &plan, can);
-    Opener { attrs, can, plan, filter: None, proc: Proc::host(), workers: Workers::here() }
+    Opener { attrs, can, plan, overwrites: false, filter: None, proc: Proc::host(), workers: Workers::here() }
 }
 
 /// A recording of this process while `early` runs, before there is a file, and `act`; returns what is in the
@@ -71,7 +71,16 @@ fn recorded(
     let settings = PtSettings { config: 9, event: "dummy".into() };
     let clock = buffers[0].ring.clock().unwrap_or(TscClock { shift: 0, mult: 1, zero: 0 });
     let pmu = Pmu::default();
-    let head = Head { pmu: &pmu, settings: &settings, attrs, layout, clock, filter: "", has_sched: false };
+    let head = Head {
+        pmu: &pmu,
+        settings: &settings,
+        attrs,
+        layout,
+        clock,
+        filter: "",
+        has_sched: false,
+        overwrites: false,
+    };
     buffers.iter().for_each(|buffer| buffer.events.enable_sideband());
     early();
     buffers.iter_mut().for_each(OpenBuffer::read_early);
@@ -90,6 +99,7 @@ fn recorded(
         tick: Duration::from_millis(1),
         rounds: Rounds::new(clocks::now(clock)),
         ended_at: AtomicU64::new(u64::MAX),
+        copies: None,
     };
     let drain = Drain::new(&shared, buffers);
     std::thread::scope(|scope| {

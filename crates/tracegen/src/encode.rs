@@ -141,6 +141,7 @@ fn open_timeline(
         pmu_type: PMU_TYPE,
         clock: CLOCK,
         have_sched_switch: sideband.have_sched_switch(),
+        snapshots: false,
         per_cpu_buffers: options.per_cpu,
         tsc_ctc_ratio: if options.no_ratios { (0, 0) } else { TSC_CTC_RATIO },
         max_nonturbo_ratio: if options.no_ratios { 0 } else { MAX_NONTURBO_RATIO },

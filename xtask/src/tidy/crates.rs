@@ -13,7 +13,7 @@ const USES: [(&str, &[&str]); 12] = [
     ("decoder", &["packet", "model"]),
     ("libipt", &["decoder", "model"]),
     ("analyzer", &["model"]),
-    ("recorder", &["perfdata", "model"]),
+    ("recorder", &["perfdata", "packet", "model"]),
     ("bpf", &["model"]),
     (
         "func_latency",

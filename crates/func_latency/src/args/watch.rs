@@ -86,6 +86,11 @@ pub struct WatchArgs {
     /// What is captured.
     #[command(flatten)]
     pub capture: CaptureArgs,
+    /// Write and decode nothing until SIGUSR2, the exit of --until's command, or the end: the trace unit
+    /// writes over its buffers for ever, and a capture has what they hold (-m says how much)
+    #[arg(long, conflicts_with_all = ["over", "on", "on_gap", "before", "after", "openmetrics", "replay", "lines"])]
+    #[arg(help_heading = CAPTURES)]
+    pub snapshot: bool,
     /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over
     /// its time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ip_filter", "per_thread", "aux_size", "pt_config", "duration", "spool_dir", "program", "backend", "max_overhead", "uretprobe", "no_uretprobe", "waker_stacks"])]

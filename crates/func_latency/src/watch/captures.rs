@@ -15,7 +15,7 @@ use anyhow::Result;
 use model::Ns;
 
 use super::triggers::Hit;
-use crate::bundle_dir::{CAPTURE, Capture};
+use crate::bundle_dir::{CAPTURE, CAPTURE_SCHEMA, Capture};
 use crate::messages;
 use crate::render::screen::figures::capture_name;
 use crate::render::units::{counted, duration, size};
@@ -42,6 +42,35 @@ pub(super) trait Capturer {
     /// # Errors
     /// It cannot be had, or not be written.
     fn write(&self, limits: &Limits, place: &Path, hit: &Hit) -> Result<Capture>;
+}
+
+/// A capture of a hit, before anything is known of what it shows. `function`: as `-f` takes it.
+pub(super) fn begun(place: &Path, hit: &Hit, function: String, (from, to): (Ns, Ns)) -> Capture {
+    Capture {
+        schema: CAPTURE_SCHEMA.to_owned(),
+        path: place.display().to_string(),
+        trigger: hit.trigger.clone(),
+        function,
+        id: None,
+        tid: hit.tid.map(|tid| tid.0),
+        start_ns: hit.latency_ns.map(|_| hit.span.0.0),
+        latency_ns: hit.latency_ns,
+        from_ns: from.0,
+        to_ns: to.0,
+        bytes: 0,
+        cause: String::new(),
+    }
+}
+
+/// What a capture shows that is about no call: those that are in it.
+pub(super) fn calls_shown(latencies_ns: impl Iterator<Item = u64>) -> String {
+    let (number, slowest_ns) =
+        latencies_ns.fold((0, 0), |(number, slowest), ns| (number + 1, slowest.max(ns)));
+    match number {
+        0 => "no whole call is in it".to_owned(),
+        1 => format!("one call, which took {}", duration(slowest_ns)),
+        _ => format!("{}, the slowest took {}", counted(number, "call"), duration(slowest_ns)),
+    }
 }
 
 /// The captures of a watch.
@@ -215,6 +244,11 @@ impl Captures {
     /// Anything was hit.
     pub(super) fn has_hits(&self) -> bool {
         self.counts.hits > 0
+    }
+
+    /// Any was made.
+    pub(super) fn are_made(&self) -> bool {
+        self.counts.made > 0
     }
 
     /// Says what became of all hits.

@@ -30,7 +30,9 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     }
     buffers.values_mut().for_each(|pieces| pieces.retain(|piece| !piece.bytes.is_empty()));
     buffers.retain(|_, pieces| !pieces.is_empty());
-    let Some(file) = files.first() else { return Excerpt { from, to, trace: BTreeMap::new() } };
+    let Some(file) = files.first() else {
+        return Excerpt { from, to, trace: BTreeMap::new(), is_of_copies: false };
+    };
     let after = |pieces: &[AuxPiece<'_>], time: Ns| decoder::first_psb_after(file, pieces, time);
     let needed = |pieces: &[AuxPiece<'_>]| psb_before(pieces, after(pieces, from));
     let begins = |lead_ns: u64| Ns(from.0.saturating_sub(lead_ns));
@@ -48,6 +50,7 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
         from: begin,
         to: Ns(to.0.saturating_add(TAIL_NS)),
         trace: buffers.iter().map(trace).filter(|(_, range)| !range.is_empty()).collect(),
+        is_of_copies: false,
     }
 }
 

@@ -165,6 +165,11 @@ impl Growing {
         self.add_sideband(part.sideband, part.until)
     }
 
+    /// What was before this is not asked for: nothing is decoded.
+    pub(crate) fn forget_before(&mut self, time: Ns) {
+        self.schedule.forget_before(time);
+    }
+
     /// These buffers, each at the place that it has always had.
     pub(crate) fn in_order<'a>(
         &mut self,

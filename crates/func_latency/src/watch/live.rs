@@ -1,98 +1,29 @@
 //! What runs now: the recorder writes pieces, and they are decoded behind it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
-use perfdata::Source;
-use recorder::{Interrupts, Piece, Pieces};
-use self_cell::self_cell;
+use recorder::{Interrupts, Piece};
 
+use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
-use super::trace_capture::CaptureTrace;
+use super::kept_pieces::{KeptPieces, OpenedPiece, ReadPiece};
 use super::{ATTENDED_EACH, Meant, Watch};
 use crate::exit::Exit;
-use crate::prepared::Prepared;
-use crate::record_command;
-use crate::record_config::RecordConfig;
-use crate::{output, recording};
-
-/// What a live watch needs besides.
-pub(super) struct LiveWatch<'a> {
-    pub(super) record: &'a RecordConfig,
-    pub(super) directory: Option<PathBuf>,
-    pub(super) most_bytes: u64,
-    pub(super) interval: Duration,
-    /// The terminal has a view.
-    pub(super) on_screen: bool,
-}
+use crate::recording;
 
 /// Records and watches.
 pub(super) fn run(
     live: &LiveWatch<'_>,
     watch: impl FnOnce(&Recording<'_>) -> Result<Watch> + Send,
 ) -> Result<Exit> {
-    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
-    if live.on_screen {
-        // A signal must not leave the terminal as the view has it.
-        interrupts.keep();
-    }
-    let prepared = Prepared::new(live.record, &interrupts)?;
-    record_command::announce(live.record, &prepared);
-    let spool = PieceDirectory::create(live.directory.as_deref())?;
-    let (reader, pieces) = mpsc::channel();
-    let waiting_bytes = Arc::new(AtomicU64::new(0));
-    let how = Pieces {
-        directory: spool.0.clone(),
-        length: live.interval,
-        most_bytes: live.most_bytes,
-        waiting_bytes: Arc::clone(&waiting_bytes),
-        reader,
-    };
-    let interrupts = &interrupts;
-    std::thread::scope(|scope| {
-        let stays = live.record.window.is_none();
-        let follow = Follow::new(pieces, waiting_bytes, live.most_bytes, interrupts, stays);
-        // Where decoding fails the recording ends, too.
-        let follow = scope.spawn(move || follow.run(watch).inspect_err(|_| interrupts.end_early()));
-        let first = spool.0.join("0.data");
-        let recorded = prepared.record_in_pieces(&first, live.record.window, interrupts, Some(&how));
-        // The follower ends when no more pieces can come.
-        drop(how);
-        interrupts.give_back();
-        if recorded.is_err() {
-            interrupts.end_early();
-        }
-        recorded.iter().for_each(|summary| record_command::tell(live.record, summary));
-        let followed = follow.join().map_err(|_| anyhow::anyhow!("the thread that decodes failed"))?;
-        // Where decoding has failed the recording ends, too, and only says that nothing follows it.
-        followed.and_then(|exit| recorded.map(|_| exit))
-    })
-}
-
-/// The directory of the pieces; removed in the end.
-struct PieceDirectory(PathBuf);
-
-impl PieceDirectory {
-    fn create(directory: Option<&Path>) -> Result<Self> {
-        let within = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let path = within.join(format!("func_latency-watch-{}", std::process::id()));
-        output::create_empty_directory("--spool-dir", &path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for PieceDirectory {
-    fn drop(&mut self) {
-        // What cannot be removed is left in a directory for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    let (most_bytes, stays) = (live.most_bytes, live.record.window.is_none());
+    followed::run(live, None, |arriving| Follow::new(arriving, most_bytes, stays).run(watch))
 }
 
 /// Follows the recorder.
@@ -122,13 +53,8 @@ struct Arrived {
 const WAITING_SHARE: u64 = 2;
 
 impl<'r> Follow<'r> {
-    fn new(
-        pieces: Receiver<Piece>,
-        waiting_bytes: Arc<AtomicU64>,
-        most_bytes: u64,
-        interrupts: &'r Interrupts,
-        stays: bool,
-    ) -> Self {
+    fn new(arriving: Arriving<'r>, most_bytes: u64, stays: bool) -> Self {
+        let Arriving { pieces, waiting_bytes, interrupts } = arriving;
         Self {
             interrupts,
             pieces,
@@ -181,7 +107,7 @@ impl<'r> Follow<'r> {
     /// Does what keys ask for, between pieces.
     fn attend(&self, watch: &mut Watch) {
         watch.attend();
-        let until = self.kept.pieces.back().map(|piece| piece.time);
+        let until = self.kept.until();
         if until.is_some() && watch.capture(&self.kept.trace(), until) {
             self.interrupts.end_early();
         }
@@ -215,15 +141,9 @@ impl<'r> Follow<'r> {
         is_left_out: bool,
         missed: &mut Missed,
     ) -> Result<()> {
-        let file = recording::open(&piece.path)?;
-        // It is mapped; so nothing is left of it when we are killed.
-        let _ = fs::remove_file(&piece.path);
-        let mut read = ReadPiece::try_new(file, perfdata::File::recording)?;
+        let opened = OpenedPiece::new(&piece)?;
         let Piece { until, trace_bytes, left_out_bytes, length, .. } = piece;
-        let mut new = read.with_dependent_mut(|_, recording| std::mem::take(&mut recording.sideband));
-        new.retain(|record| record.file_offset >= piece.new_from);
-        let last = new.iter().filter_map(|record| record.time).max();
-        let time = until.or(last).unwrap_or_default();
+        let OpenedPiece { read, new_records: new, time } = opened;
         let recording = read.borrow_dependent();
         let span = recording.time_span;
         missed.add(length, trace_bytes + left_out_bytes, left_out_bytes);
@@ -267,7 +187,7 @@ impl<'r> Follow<'r> {
             return;
         };
         let until = piece.until;
-        self.kept.pieces.push_back(KeptPiece { read, new_from: piece.new_from, bytes: piece.bytes, time });
+        self.kept.push(&piece, read, time);
         if watch.capture(&self.kept.trace(), until) {
             self.interrupts.end_early();
         }
@@ -275,70 +195,6 @@ impl<'r> Follow<'r> {
         self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 }
-
-self_cell! {
-    /// A mapped piece, and its records that are not taken out of it.
-    struct ReadPiece {
-        owner: perfdata::File,
-        #[covariant]
-        dependent: Recording,
-    }
-}
-
-/// Decoded pieces, mapped and without names: the flight recorder.
-#[derive(Default)]
-struct KeptPieces {
-    pieces: VecDeque<KeptPiece>,
-    /// What is older is gone.
-    begins: Option<Ns>,
-}
-
-struct KeptPiece {
-    read: ReadPiece,
-    new_from: u64,
-    bytes: u64,
-    /// Its end.
-    time: Ns,
-}
-
-/// Pieces that are kept: each has a descriptor.
-const KEPT_MAX: usize = 256;
-
-impl KeptPieces {
-    fn trace(&self) -> CaptureTrace<'_> {
-        let pieces = self.pieces.iter();
-        let files =
-            pieces.clone().map(|piece| Source { file: piece.read.borrow_owner(), new_from: piece.new_from });
-        CaptureTrace {
-            files: files.collect(),
-            recordings: pieces.map(|piece| piece.read.borrow_dependent()).collect(),
-            begins: self.begins,
-        }
-    }
-
-    /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are
-    /// more than fit at all. Returns their bytes.
-    fn trim(&mut self, needs_from: Ns, most_bytes: u64) -> u64 {
-        let mut bytes: u64 = self.pieces.iter().map(|piece| piece.bytes).sum();
-        let mut freed = 0;
-        while let Some(oldest) = self.pieces.front() {
-            let is_needed = oldest.time >= needs_from;
-            let room = if is_needed { most_bytes } else { most_bytes / HISTORY_SHARE };
-            if bytes <= room && self.pieces.len() <= KEPT_MAX {
-                break;
-            }
-            bytes -= oldest.bytes;
-            freed += oldest.bytes;
-            self.begins = Some(oldest.time);
-            self.pieces.pop_front();
-        }
-        freed
-    }
-}
-
-/// Of the room for decoded pieces, this share is for those that no known capture needs: a call that ends
-/// next may have begun in them.
-const HISTORY_SHARE: u64 = 2;
 
 /// The trace of a buffer that is not decoded yet, or will be decoded again: a copy, so that its piece can go.
 struct Tail {

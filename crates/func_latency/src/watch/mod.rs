@@ -6,6 +6,7 @@
 //! growing   part by part: schedule, image, decoder, analysis -> sums of the calls that have ended
 //! display   the figures of one interval, and of all so far -> lines, JSON, or the view (screen)
 //! triggers  hits -> captures          what was slow, with the trace around it
+//! snapshots rings that are overwritten -> captures              nothing else is decoded
 //! ```
 
 #[cfg(feature = "bpf")]
@@ -14,7 +15,9 @@ mod captures;
 mod console;
 mod display;
 mod extent;
+mod followed;
 mod growing;
+mod kept_pieces;
 mod lines;
 mod live;
 #[cfg(feature = "bpf")]
@@ -25,6 +28,7 @@ mod probed_capture;
 mod recent;
 mod replay;
 mod screen;
+mod snapshots;
 mod trace_capture;
 mod triggers;
 
@@ -51,8 +55,10 @@ use by_probes::WatchAsked;
 use captures::Limits;
 use console::{ATTENDED_EACH, Console, HitsTaken, IntervalSeen, SeenSoFar};
 use display::Display;
+use followed::LiveWatch;
 use growing::{Growing, Part};
 use outside::{Heard, Listener, Outside};
+use snapshots::SnapshotsAsked;
 use trace_capture::{CaptureTrace, TraceCapturer};
 use triggers::{Asked, Triggers};
 
@@ -70,10 +76,11 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
     let (has_window, no_sched) = (args.duration.is_some(), args.no_sched);
     // A program that is started has the terminal itself.
-    let on_screen =
-        args.format == Format::Text && !args.lines && args.program.is_empty() && screen::is_possible();
+    let (has_snapshots, has_until) = (args.snapshot, args.capture.until.is_some());
+    let may_view = args.format == Format::Text && !args.lines && args.program.is_empty() && !has_snapshots;
+    let on_screen = may_view && screen::is_possible();
     let has_triggers = args.capture.is_asked();
-    let mut capturing = match has_triggers || on_screen {
+    let mut capturing = match has_triggers || on_screen || has_snapshots {
         true => Some(Capturing::of(&args, on_screen)?),
         false => None,
     };
@@ -95,6 +102,9 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
+    if has_snapshots && uprobe::takes(&record) {
+        return Err(failure(Exit::NotPossible, "--snapshot needs Intel PT; `func_latency doctor` says more"));
+    }
     #[cfg(feature = "bpf")]
     if uprobe::takes(&record) {
         let asked = WatchAsked { interval, format: report.format, on_screen, openmetrics, has_triggers };
@@ -105,7 +115,14 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         return uprobe::run(&record, &recorder::Interrupts::hold().context("cannot hold signals back")?);
     }
     capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
-    let live = live::LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
+    record.request.overwrites = has_snapshots;
+    let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
+    if let Some(Capturing { limits, listener, .. }) = capturing.take_if(|_| has_snapshots) {
+        let display = Display::new(report.format, on_screen)?;
+        let calls = &report.calls;
+        let asked = SnapshotsAsked { calls, with_kernel: !no_sched, display, limits, listener, has_until };
+        return snapshots::run(&live, asked);
+    }
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };

@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use image::Image;
 use model::Ns;
 
-use super::captures::{Capturer, Limits};
+use super::captures::{Capturer, Limits, begun, calls_shown};
 use super::noticed::Noticed;
 use super::triggers::Hit;
-use crate::bundle_dir::{BundleDir, CALL_TEXT, CALLS_AROUND, CAPTURE, CAPTURE_SCHEMA, Capture};
+use crate::bundle_dir::{BundleDir, CALL_TEXT, CALLS_AROUND, CAPTURE, Capture};
 use crate::explain_open;
 use crate::host;
 use crate::render::image_names::ImageNames;
@@ -37,21 +37,12 @@ impl Capturer for ProbedCapturer<'_> {
         let from = Ns(hit.span.0.0.saturating_sub(limits.before_ns));
         let to = Ns(hit.span.1.0.saturating_add(limits.after_ns));
         let directory = BundleDir::new(place)?;
-        let from = self.write_calls(&directory, (from, to))?;
-        let mut capture = Capture {
-            schema: CAPTURE_SCHEMA.to_owned(),
-            path: place.display().to_string(),
-            trigger: hit.trigger.clone(),
-            function: explain_open::name_to_ask(self.image, names, function),
-            id: call.map(|(row, _)| row.id.to_string()),
-            tid: hit.tid.map(|tid| tid.0),
-            start_ns: hit.latency_ns.map(|_| hit.span.0.0),
-            latency_ns: hit.latency_ns,
-            from_ns: from.0,
-            to_ns: to.0,
-            bytes: std::fs::metadata(directory.beside().join(CALLS_AROUND))?.len(),
-            cause: "it is about no call".to_owned(),
-        };
+        let (from, shown) = self.write_calls(&directory, (from, to))?;
+        let name = explain_open::name_to_ask(self.image, names, function);
+        let mut capture = begun(place, hit, name, (from, to));
+        capture.id = call.map(|(row, _)| row.id.to_string());
+        capture.bytes = std::fs::metadata(directory.beside().join(CALLS_AROUND))?.len();
+        capture.cause = shown;
         if let Some((row, parts)) = call {
             let start = self.real_time(row.start_ns);
             let text = probed_call::text(row, parts, names, &start);
@@ -65,8 +56,8 @@ impl Capturer for ProbedCapturer<'_> {
 }
 
 impl ProbedCapturer<'_> {
-    /// Writes the calls of a span; returns from when on they are all there.
-    fn write_calls(&self, directory: &BundleDir<'_>, span: (Ns, Ns)) -> Result<Ns> {
+    /// Writes the calls of a span; returns from when on they are all there, and how many they are, in words.
+    fn write_calls(&self, directory: &BundleDir<'_>, span: (Ns, Ns)) -> Result<(Ns, String)> {
         let path = directory.beside().join(CALLS_AROUND);
         let target = RowsTarget::Lines(RowsFile { path, form: RowsForm::JsonLines });
         let origin = Origin {
@@ -77,9 +68,13 @@ impl ProbedCapturer<'_> {
         };
         let mut rows = RowsOutput::new(&target, self.names, &origin, None)?;
         let (from, calls) = self.noticed.calls_in(span);
-        calls.for_each(|call| rows.sink().row(call.function, &call.row, call.waited_for.as_ref()));
+        let mut latencies_ns = Vec::new();
+        for call in calls {
+            rows.sink().row(call.function, &call.row, call.waited_for.as_ref());
+            latencies_ns.extend(call.row.status.counted().then_some(call.row.latency_ns));
+        }
         rows.finish()?;
-        Ok(from)
+        Ok((from, calls_shown(latencies_ns.into_iter())))
     }
 
     /// `at 81231456789 ns`, by the clock of all times, and in seconds since 1970.

@@ -71,7 +71,7 @@ pub(super) fn run(
             },
         )?;
         let files = vec![Source { file: &file, new_from: 0 }];
-        let trace = CaptureTrace { files, recordings: vec![&whole], begins: None };
+        let trace = CaptureTrace { files, recordings: vec![&whole], begins: None, copies: None };
         watch.capture(&trace, (!is_last).then_some(to));
         seen_bytes = bytes;
         if is_last {

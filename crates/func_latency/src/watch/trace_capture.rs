@@ -1,19 +1,21 @@
 //! Captures of trace: what is kept of it, and why its call was slow.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use analyzer::{CallRow, Request};
 use anyhow::{Context as _, Result, ensure};
-use model::{Ns, Recording};
-use perfdata::{Source, write_excerpt};
+use model::{AuxOffset, AuxOwner, Ns, Recording};
+use perfdata::{Excerpt, Source, write_excerpt};
 
-use super::captures::{Capturer, Limits};
+use super::captures::{Capturer, Limits, begun, calls_shown};
 use super::display::SeenCalls as _;
 use super::extent::excerpt;
 use super::growing::Growing;
 use super::triggers::Hit;
-use crate::bundle_dir::{BundleDir, CAPTURE, CAPTURE_SCHEMA, Capture, OBJECTS, RECORDING};
+use crate::bundle_dir::{BundleDir, CAPTURE, Capture, OBJECTS, RECORDING};
 use crate::calls::{self, Opened};
 use crate::config::CallsConfig;
 use crate::filter::{NsRange, TidSet};
@@ -28,6 +30,25 @@ pub(super) struct CaptureTrace<'a> {
     pub(super) recordings: Vec<&'a Recording<'a>>,
     /// What is older is gone; `None`: nothing is.
     pub(super) begins: Option<Ns>,
+    /// What was copied of rings that are overwritten, which a capture has as a whole; `None`: all trace is
+    /// there.
+    pub(super) copies: Option<BTreeMap<AuxOwner, Range<AuxOffset>>>,
+}
+
+impl CaptureTrace<'_> {
+    /// What a capture has from a time to a time.
+    fn excerpt(&self, from: Ns, to: Ns) -> Excerpt {
+        match &self.copies {
+            Some(copies) => Excerpt { from, to, trace: copies.clone(), is_of_copies: true },
+            None => excerpt(&self.recordings, from, to),
+        }
+    }
+
+    /// The time of its first record.
+    fn first_time(&self) -> Ns {
+        let first = self.recordings.iter().find_map(|recording| recording.time_span);
+        self.begins.or(first.map(|(first, _)| first)).unwrap_or_default()
+    }
 }
 
 /// Writes captures of trace.
@@ -46,10 +67,13 @@ impl Capturer for TraceCapturer<'_> {
         let function = function.context("no function is known yet")?;
         let is_gone = trace.begins.is_some_and(|begins| begins > hit.span.1);
         ensure!(!is_gone, "its trace is gone: --spool has room for more");
-        let from = Ns(hit.span.0.0.saturating_sub(limits.before_ns)).max(trace.begins.unwrap_or_default());
+        let asked_from = Ns(hit.span.0.0.saturating_sub(limits.before_ns));
+        // How far back a ring goes is not known.
+        let from = if trace.copies.is_some() { trace.first_time() } else { asked_from };
+        let from = from.max(trace.begins.unwrap_or_default());
         let to = Ns(hit.span.1.0.saturating_add(limits.after_ns));
         let directory = BundleDir::new(place)?;
-        let excerpt = excerpt(&trace.recordings, from, to);
+        let excerpt = trace.excerpt(from, to);
         directory.write_by(RECORDING.as_ref(), |out| Ok(write_excerpt(&trace.files, &excerpt, out)?))?;
         let mut bundles = vec![image.bundle()];
         if trace.recordings.iter().any(|recording| recording.pt.kernel) {
@@ -57,20 +81,9 @@ impl Capturer for TraceCapturer<'_> {
         }
         let objects_bytes = directory.write_objects(&bundles)?;
         let recording_bytes = fs::metadata(directory.beside().join(RECORDING))?.len();
-        let mut capture = Capture {
-            schema: CAPTURE_SCHEMA.to_owned(),
-            path: place.display().to_string(),
-            trigger: hit.trigger.clone(),
-            function: explain_open::name_to_ask(image, &ImageNames::new(image, false), function),
-            id: None,
-            tid: hit.tid.map(|tid| tid.0),
-            start_ns: hit.latency_ns.map(|_| hit.span.0.0),
-            latency_ns: hit.latency_ns,
-            from_ns: from.0,
-            to_ns: to.0,
-            bytes: objects_bytes + recording_bytes,
-            cause: String::new(),
-        };
+        let name = explain_open::name_to_ask(image, &ImageNames::new(image, false), function);
+        let mut capture = begun(place, hit, name, (from, to));
+        capture.bytes = objects_bytes + recording_bytes;
         if let Err(error) = self.explain(&directory, hit, &mut capture) {
             // The trace is what cannot be had again.
             capture.cause = format!("no cause: {error:#}");
@@ -102,11 +115,11 @@ impl TraceCapturer<'_> {
             let report = opened.report(&Request { rows: true, ..opened.request()? })?;
             let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
             let Some(call) = call_of(rows, hit) else {
-                let cause = match hit.latency_ns {
-                    Some(_) => "not known: the capture does not show the call as a whole",
-                    None => "it is about no call",
+                let whole = rows.iter().filter(|row| row.status.counted());
+                capture.cause = match hit.latency_ns {
+                    Some(_) => "not known: the capture does not show the call as a whole".to_owned(),
+                    None => calls_shown(whole.map(|row| row.latency_ns)),
                 };
-                cause.clone_into(&mut capture.cause);
                 return Ok(());
             };
             capture.id = Some(call.id.to_string());

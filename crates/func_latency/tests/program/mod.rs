@@ -263,6 +263,7 @@ fn recording(program: &Path, identity: FileIdentity, made: Made, features: &Feat
         pmu_type: PMU,
         clock: TscClock { shift: 0, mult: 1, zero: 0 },
         have_sched_switch: 2,
+        snapshots: false,
         per_cpu_buffers: false,
         tsc_ctc_ratio: (2, 1),
         max_nonturbo_ratio: 20,

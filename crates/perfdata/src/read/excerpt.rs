@@ -37,6 +37,8 @@ pub struct Excerpt {
     pub to: Ns,
     /// The trace of each buffer; of others it has none.
     pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
+    /// It is copies of rings: the kernel's places are those in the ring, and not in the buffer's stream.
+    pub is_of_copies: bool,
 }
 
 /// Why there is no excerpt.
@@ -82,12 +84,12 @@ struct Earlier {
     cpu: Option<Cpu>,
     tid: Option<Tid>,
     item: Item,
-    event: Event,
+    change: Change,
 }
 
-/// What it says.
+/// What it tells of.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum Change {
     /// What is mapped, or how a thread is called.
     State,
     /// A thread, or else a process, begins.
@@ -228,7 +230,9 @@ impl Sorted {
     }
 
     fn add_of_kernel(&mut self, item: Item, record: &SidebandRecord, excerpt: &Excerpt) {
-        if let Sideband::Aux { offset, size, flags } = record.body {
+        if let Sideband::Aux { offset, size, flags } = record.body
+            && !excerpt.is_of_copies
+        {
             let said = AuxRecord { offset: AuxOffset(offset), size, flags, time: record.time };
             let of = |owner: AuxOwner| excerpt.trace.contains_key(&owner).then_some(owner);
             let of_cpu = record.cpu.and_then(|cpu| of(AuxOwner::Cpu(cpu)));
@@ -254,19 +258,19 @@ impl Sorted {
 impl Earlier {
     /// `None`: it says nothing of the excerpt.
     fn of(item: Item, record: &SidebandRecord) -> Option<Self> {
-        let (tid, event) = match &record.body {
-            Sideband::Mmap(_) | Sideband::Comm { .. } => (None, Event::State),
+        let (tid, change) = match &record.body {
+            Sideband::Mmap(_) | Sideband::Comm { .. } => (None, Change::State),
             Sideband::Fork { pid, parent_pid, tid, .. } => {
-                (Some(*tid), Event::Born { process: pid != parent_pid })
+                (Some(*tid), Change::Born { process: pid != parent_pid })
             }
-            Sideband::Exit { tid, .. } => (Some(*tid), Event::Died),
-            Sideband::ItraceStart { tid, .. } => (Some(*tid), Event::Traced),
+            Sideband::Exit { tid, .. } => (Some(*tid), Change::Died),
+            Sideband::ItraceStart { tid, .. } => (Some(*tid), Change::Traced),
             Sideband::Switch { out, .. } | Sideband::SwitchCpuWide { out, .. } => {
-                (record.tid.filter(|tid| tid.0 > 0), Event::Switch { out: *out })
+                (record.tid.filter(|tid| tid.0 > 0), Change::Switch { out: *out })
             }
             _ => return None,
         };
-        Some(Self { time: record.time, cpu: record.cpu, tid, item, event })
+        Some(Self { time: record.time, cpu: record.cpu, tid, item, change })
     }
 }
 
@@ -281,19 +285,19 @@ impl Start {
         start
     }
 
-    fn add(&mut self, number: u64, &Earlier { cpu, tid, item, event, .. }: &Earlier) {
-        match (event, tid) {
-            (Event::State, _) => self.state.push(item),
+    fn add(&mut self, number: u64, &Earlier { cpu, tid, item, change, .. }: &Earlier) {
+        match (change, tid) {
+            (Change::State, _) => self.state.push(item),
             // Of a thread the first that is known is not its birth.
-            (Event::Born { process }, Some(tid)) => {
+            (Change::Born { process }, Some(tid)) => {
                 self.threads.remove(&tid);
                 self.state.extend(process.then_some(item));
             }
-            (Event::Died, Some(tid)) => _ = self.threads.remove(&tid),
-            (Event::Traced, Some(tid)) => {
+            (Change::Died, Some(tid)) => _ = self.threads.remove(&tid),
+            (Change::Traced, Some(tid)) => {
                 self.threads.entry(tid).or_default().traced.entry(cpu).or_insert((number, item));
             }
-            (Event::Switch { out }, tid) => {
+            (Change::Switch { out }, tid) => {
                 if let Some(cpu) = cpu.filter(|_| out) {
                     self.left.insert(cpu, item);
                 }
@@ -301,7 +305,7 @@ impl Start {
                     self.threads.entry(tid).or_default().switch = Some((cpu, (number, item)));
                 }
             }
-            (Event::Born { .. } | Event::Died | Event::Traced, None) => (),
+            (Change::Born { .. } | Change::Died | Change::Traced, None) => (),
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct IntelPtInfo {
     pub clock: TscClock,
     /// How switches are recorded: 0 unknown, 2 SWITCH records of the traced threads, 3 SWITCH_CPU_WIDE.
     pub have_sched_switch: u64,
+    /// The trace is that of rings which are overwritten, copied now and then (`perf record -S`).
+    pub snapshots: bool,
     /// The AUX buffers belong to CPUs.
     pub per_cpu_buffers: bool,
     /// TSC ticks per crystal clock tick: numerator, denominator.
@@ -77,7 +79,7 @@ impl IntelPtInfo {
             pt_config::TSC,
             pt_config::NORETCOMP,
             self.have_sched_switch,
-            0, // snapshot mode
+            u64::from(self.snapshots),
             u64::from(self.per_cpu_buffers),
             pt_config::MTC,
             0xf << pt_config::MTC_PERIOD_SHIFT,

@@ -291,6 +291,7 @@ mod tests {
             pmu_type: 8,
             clock: TscClock { shift: 31, mult: 7, zero: 9 },
             have_sched_switch: 2,
+            snapshots: false,
             per_cpu_buffers: true,
             tsc_ctc_ratio: (250, 2),
             max_nonturbo_ratio: 30,

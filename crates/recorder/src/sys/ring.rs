@@ -52,7 +52,13 @@ impl Pending<'_> {
 
 impl Ring {
     /// Maps the buffers of an event.  Sizes are powers of two, a page or more; `trace_bytes` 0: records only.
-    pub(crate) fn map(event: &EventFd, records_bytes: usize, trace_bytes: usize) -> io::Result<Self> {
+    /// The kernel writes over the trace for ever if that `is_overwritten`, which it takes from the mapping.
+    pub(crate) fn map(
+        event: &EventFd,
+        records_bytes: usize,
+        trace_bytes: usize,
+        is_overwritten: bool,
+    ) -> io::Result<Self> {
         let fd = event.as_fd().as_raw_fd();
         let records = MmapOptions::new().len(PAGE_BYTES + records_bytes).map_raw(fd)?;
         let mut ring = Self { records, records_bytes, trace: None };
@@ -65,7 +71,10 @@ impl Ring {
                 (&raw mut (*page).aux_offset).write_volatile(start);
                 (&raw mut (*page).aux_size).write_volatile(trace_bytes as u64);
             }
-            ring.trace = Some(MmapOptions::new().offset(start).len(trace_bytes).map_raw(fd)?);
+            let mut options = MmapOptions::new();
+            options.offset(start).len(trace_bytes);
+            ring.trace =
+                Some(if is_overwritten { options.map_raw_read_only(fd)? } else { options.map_raw(fd)? });
         }
         Ok(ring)
     }
@@ -149,6 +158,15 @@ impl Ring {
             None => [&[][..]; 2],
         };
         Pending { offset: AuxOffset(tail), pieces }
+    }
+
+    /// All of the trace's buffer, which is written over for ever, and where in it the newest byte ends. Its
+    /// events are disabled.
+    pub(crate) fn whole_trace(&self) -> (&[u8], usize) {
+        let Some(trace) = &self.trace else { return (&[], 0) };
+        let head = self.trace_head() % trace.len() as u64;
+        // SAFETY: the buffer is mapped for as long as `self` lives. A disabled event writes nothing.
+        (unsafe { std::slice::from_raw_parts(trace.as_ptr(), trace.len()) }, head as usize)
     }
 
     /// Lets the kernel write over the first `bytes` bytes of what [`Self::trace`] returned.

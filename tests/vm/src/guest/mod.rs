@@ -12,6 +12,7 @@ mod machine;
 mod process;
 mod record;
 mod refusals;
+mod snapshots;
 mod targets;
 mod uprobes;
 mod watch;
@@ -34,7 +35,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 20] = [
+pub const TRIALS: [Trial; 21] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
@@ -46,6 +47,7 @@ pub const TRIALS: [Trial; 20] = [
     Trial { name: "two-recordings", run: targets::two_recordings },
     Trial { name: "watch", run: watch::added_up },
     Trial { name: "captures", run: watch::captured },
+    Trial { name: "snapshots", run: snapshots::taken },
     Trial { name: "view", run: watch::viewed },
     Trial { name: "behind", run: watch::behind },
     Trial { name: "preview", run: targets::preview },

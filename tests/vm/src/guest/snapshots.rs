@@ -1,0 +1,175 @@
+//! `watch --snapshot` on a running target: what the rings hold is captured when it is asked for, once.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::live::Place;
+use super::machine;
+use super::process::{HEAD_START, LIMIT, command, signal, wait};
+use crate::paths::Vm;
+
+/// Rounds of `nest`: each has one call of `outer`, two of `mid` and six of `leaf`.
+const ROUNDS: u64 = 2_000;
+/// Those of a target that is not stopped: it outlives the second capture.
+const RUNNING_ROUNDS: u64 = 8_000;
+/// Trace from PSB to PSB is shorter.
+const PSB_BYTES: u64 = 20 << 10;
+/// How long the target runs between two snapshots.
+const BETWEEN: Duration = Duration::from_millis(300);
+
+/// Large rings of a target that is stopped while they are copied: the captures have all its calls, each once.
+/// Small ones, of a target that runs: each capture has the newest of it.
+pub(super) fn taken(vm: &Vm) -> Result<String> {
+    let whole = snapshots(vm, "snapshots", (ROUNDS, "8M", true))?;
+    let [.., last] = &whole[..] else { return Err(anyhow::anyhow!("no capture")) };
+    let complete: u64 = whole.iter().map(|it| it.complete).sum();
+    let cut: u64 = whole.iter().map(|it| it.open_end).sum();
+    let bytes: u64 = whole.iter().map(|it| it.aux_bytes).sum();
+    let not_decoded: u64 = whole.iter().map(|it| it.not_decoded_bytes).sum();
+    // A call that is open when the target is stopped ends in the next capture, and is whole in neither; and
+    // what stands in front of the first PSB of a ring cannot be decoded: some calls, and parts of two.
+    let lost =
+        ROUNDS.checked_sub(complete + cut).with_context(|| format!("calls are there twice: {whole:?}"))?;
+    let lost_max = not_decoded * ROUNDS / bytes + 4;
+    ensure!(not_decoded <= 4 * PSB_BYTES, "{not_decoded} bytes are not decoded: {whole:?}");
+    ensure!(cut <= 2 && lost <= lost_max, "{complete} calls, {cut} cut, {lost} lost: {whole:?}");
+    ensure!(whole.iter().all(|it| it.coverage > 0.95), "there is trace of other captures' time: {whole:?}");
+    ensure!(last.open_end == 0, "the target ended with a call open: {whole:?}");
+
+    let newest = snapshots(vm, "wrapped", (RUNNING_ROUNDS, "32K", false))?;
+    let few: u64 = newest.iter().map(|it| it.complete).sum();
+    ensure!(few > 0 && few < ROUNDS, "{few} of {RUNNING_ROUNDS} calls are in small rings: {newest:?}");
+    ensure!(newest.iter().all(|it| it.complete > 0), "a small ring has no call: {newest:?}");
+    ensure!(newest.iter().all(|it| it.aux_bytes <= 2 * (32 << 10) + 16), "more than rings hold: {newest:?}");
+    Ok(format!("{complete} of {ROUNDS} calls in {} captures, {few} in small rings", whole.len()))
+}
+
+/// What a capture has of `outer`.
+#[derive(Debug)]
+struct Seen {
+    complete: u64,
+    open_end: u64,
+    aux_bytes: u64,
+    not_decoded_bytes: u64,
+    /// Of the time.
+    coverage: f64,
+    /// The first entry and the last end.
+    span: (u64, u64),
+}
+
+/// Two captures for SIGUSR2 and one of the end, in order. The target may be stopped meanwhile.
+fn snapshots(vm: &Vm, name: &str, (rounds, ring, is_stopped): (u64, &str, bool)) -> Result<Vec<Seen>> {
+    let place = Place::new(name)?;
+    let captures = place.path("captures");
+    let program = vm.programs().join("nest").display().to_string();
+    let mut target =
+        command(&[program, rounds.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+    sleep(HEAD_START);
+    let starts = machine::starts()?;
+    let said = place.path("said");
+    let mut watch = Command::new(vm.func_latency())
+        .args(["watch", "--snapshot", "-f", "outer", "-n", "0.1", "-m", ring, "-p"])
+        .arg(target.id().to_string())
+        .arg("--captures")
+        .arg(&captures)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&said)?)
+        .spawn()?;
+    while machine::starts()? == starts {
+        ensure!(watch.try_wait()?.is_none(), "nothing is traced: {}", fs::read_to_string(&said)?);
+        sleep(Duration::from_millis(5));
+    }
+    sleep(HEAD_START);
+    signal("USR1", &target)?;
+    for number in 1..=2 {
+        sleep(BETWEEN);
+        if is_stopped {
+            signal("STOP", &target)?;
+        }
+        signal("USR2", &watch)?;
+        has_captures(&captures, number, &mut watch).with_context(|| said_in(&said))?;
+        if is_stopped {
+            signal("CONT", &target)?;
+        }
+    }
+    wait(&mut target)?;
+    let status = wait(&mut watch)?;
+    ensure!(status.success(), "{status}: {}", said_in(&said));
+    let paths = paths(&captures)?;
+    ensure!(paths.len() == 3, "{paths:?} are captured: {}", said_in(&said));
+    let seen: Vec<Seen> = paths.iter().map(|capture| seen(vm, capture)).collect::<Result<_>>()?;
+    let is_apart = |pair: &[Seen]| matches!(pair, [one, next] if one.span.1 <= next.span.0);
+    ensure!(seen.windows(2).all(is_apart), "captures have the same calls: {seen:?}");
+    Ok(seen)
+}
+
+fn said_in(said: &Path) -> String {
+    fs::read_to_string(said).unwrap_or_default()
+}
+
+/// Waits for so many captures.
+fn has_captures(captures: &Path, number: usize, watch: &mut Child) -> Result<()> {
+    let start = Instant::now();
+    while paths(captures)?.len() < number {
+        ensure!(start.elapsed() < LIMIT, "there is no capture {number}");
+        ensure!(watch.try_wait()?.is_none(), "the watch has ended");
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// The captures, by time.
+fn paths(captures: &Path) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(captures) else { return Ok(Vec::new()) };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.join("capture.json").exists() && !path.display().to_string().contains("/."));
+    // TIME-NAME
+    let time = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.split('-').next().and_then(|time| time.parse::<u64>().ok())
+    };
+    paths.sort_by_key(time);
+    Ok(paths)
+}
+
+fn seen(vm: &Vm, capture: &Path) -> Result<Seen> {
+    let rows = capture.with_extension("rows.jsonl");
+    let report = Command::new(vm.func_latency())
+        .args(["report", "-f", "outer", "--format", "json", "-i"])
+        .arg(capture)
+        .arg("--rows")
+        .arg(&rows)
+        .output()?;
+    let said = String::from_utf8_lossy(&report.stderr);
+    ensure!(report.status.success(), "report: {}: {said}", report.status);
+    let report: Value = serde_json::from_slice(&report.stdout)?;
+    let function = &report["functions"][0];
+    let number = |value: &Value| value.as_u64().with_context(|| format!("no number: {function}"));
+    let complete = number(&function["calls"]["complete"])?;
+    let children = function["children"].as_array().context("no children")?;
+    let called: u64 =
+        children.iter().filter(|row| row["kind"] == "call").filter_map(|row| row["count"].as_u64()).sum();
+    ensure!(called == 2 * complete, "{called} children of {complete} calls, not 2 each: {function}");
+    let rows = fs::read_to_string(&rows)?;
+    let rows: Vec<Value> = rows.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let whole = rows.iter().filter(|row| row["status"] == "complete");
+    let start = |row: &Value| row["start_ns"].as_u64().unwrap_or_default();
+    let end = |row: &Value| start(row) + row["latency_ns"].as_u64().unwrap_or_default();
+    let losses = report["loss"]["by_cause"].as_array().context("no losses")?;
+    Ok(Seen {
+        complete,
+        not_decoded_bytes: losses.iter().filter_map(|loss| loss["bytes"].as_u64()).sum(),
+        coverage: report["loss"]["coverage"].as_f64().context("no coverage")?,
+        open_end: number(&function["calls"]["open_end"])?,
+        aux_bytes: number(&report["trace"]["aux_bytes"])?,
+        span: (whole.clone().map(start).min().unwrap_or_default(), whole.map(end).max().unwrap_or_default()),
+    })
+}
