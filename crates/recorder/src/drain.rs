@@ -6,8 +6,8 @@
 //! write records, then the trace, straight from the mapping
 //! free  what is written; enable the trace again if the buffer was full
 //! ```
-//! Of rings that are overwritten the trace is written when a copy is asked for, and when all is over: its
-//! events are disabled meanwhile, and nothing is freed.
+//! Of rings that are overwritten the trace is written when a copy is asked for, and when all is over: it is
+//! off while the ring is copied to memory, and nothing is freed.
 //!
 //! Never woken by single records: our own switches would be among them, and wake us again.
 
@@ -26,7 +26,7 @@ use crate::events::BufferEvents;
 use crate::losses::Losses;
 use crate::newborns::Newborns;
 use crate::output::Output;
-use crate::ring_copies::{CopyingDrain, LastCopy, RingCopies, RingCopy};
+use crate::ring_copies::{CopyingDrain, LastCopy, RingCopies, RingCopy, has_psb};
 use crate::rounds::{Rounds, Turn};
 use crate::sys::{Ring, tsc};
 
@@ -96,7 +96,7 @@ struct DrainedBuffer {
     /// The kernel may disable its events.
     enables: Enables,
     losses: Losses,
-    /// If the ring is overwritten.
+    /// Of a ring that is overwritten, what was written last.
     last_copy: LastCopy,
 }
 
@@ -135,6 +135,8 @@ pub(crate) struct Drain<'a> {
     records: Vec<u8>,
     turn: Turn,
     copying: Option<CopyingDrain<'a>>,
+    /// A copy of one ring.
+    ring_bytes: Vec<u8>,
 }
 
 impl<'a> Drain<'a> {
@@ -146,6 +148,7 @@ impl<'a> Drain<'a> {
             records: Vec::new(),
             turn: shared.rounds.join(),
             copying: shared.copies.map(RingCopies::join),
+            ring_bytes: Vec::new(),
         };
         buffers.into_iter().for_each(|buffer| drain.add(buffer));
         drain
@@ -177,11 +180,10 @@ impl<'a> Drain<'a> {
     /// Drains until [`Shared::stop`] is readable, and then once more.
     pub(crate) fn run(mut self) -> Vec<Losses> {
         while !self.wait() {
-            self.copy();
-            self.pass();
+            let asked = self.copying.as_ref().and_then(CopyingDrain::asked);
+            self.pass(asked);
         }
-        self.copy_rest();
-        self.pass();
+        self.pass(Some(u64::MAX));
         self.finished.extend(self.buffers.iter().map(|buffer| buffer.losses));
         self.finished
     }
@@ -220,37 +222,27 @@ impl<'a> Drain<'a> {
         stop
     }
 
-    /// Reads all buffers.
-    fn pass(&mut self) {
+    /// Reads all buffers; copies rings that are overwritten, too, if that is `asked` for.
+    fn pass(&mut self, asked: Option<u64>) {
         self.shared.rounds.begin(&mut self.turn);
-        let mut opened = Vec::new();
+        let asked = asked.filter(|_| self.copying.is_some());
+        let (mut opened, mut copies) = (Vec::new(), Vec::new());
         for buffer in &mut self.buffers {
             self.records.clear();
+            if asked.is_some() {
+                copies.extend(buffer.copy(&mut self.ring_bytes, self.shared));
+            }
             opened.extend(buffer.drain(&mut self.records, self.shared));
+        }
+        if let (Some(copying), Some(number)) = (&mut self.copying, asked) {
+            copying.made(number, copies);
+            self.shared.output.cut_after(self.shared.now());
         }
         if let Some(time) = self.shared.rounds.end(&mut self.turn, || self.shared.now()) {
             self.shared.output.complete_until(time);
         }
         self.free_ended();
         opened.into_iter().for_each(|buffer| self.add(buffer));
-    }
-
-    /// Copies the rings, if that is asked for.
-    fn copy(&mut self) {
-        if let Some(number) = self.copying.as_ref().and_then(CopyingDrain::asked) {
-            self.copy_all(Some(number));
-        }
-    }
-
-    /// Copies the rings: nothing is written into them any more.
-    fn copy_rest(&mut self) {
-        self.copy_all(Some(u64::MAX));
-    }
-
-    fn copy_all(&mut self, number: Option<u64>) {
-        let Some(copying) = &mut self.copying else { return };
-        let made = self.buffers.iter_mut().filter_map(|buffer| buffer.copy(self.shared));
-        copying.made(number, made.collect());
     }
 
     /// Gives back the buffers of threads that had ended before they were read for the last time.
@@ -262,8 +254,10 @@ impl<'a> Drain<'a> {
         let (ended, live): (Vec<_>, Vec<_>) = buffers.partition(|buffer| buffer.ended_thread().is_some());
         self.buffers = live;
         for mut buffer in ended {
-            if let Some(copying) = &mut self.copying {
-                copying.made(None, buffer.copy(self.shared).into_iter().collect());
+            if let Some(copying) = &mut self.copying
+                && let Some(copy) = buffer.copy(&mut self.ring_bytes, self.shared)
+            {
+                copying.ended(copy);
             }
             let DrainedBuffer { events, losses, .. } = buffer;
             let mut all = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -327,18 +321,20 @@ impl DrainedBuffer {
         }
     }
 
-    /// Writes what is new in a ring that is overwritten; `None`: nothing.
-    fn copy(&mut self, shared: &Shared<'_>) -> Option<RingCopy> {
+    /// Writes what is new in a ring that is overwritten; `None`: nothing that can be decoded, or there was no
+    /// room for it, and the next copy has it.
+    fn copy(&mut self, bytes: &mut Vec<u8>, shared: &Shared<'_>) -> Option<RingCopy> {
         let began = shared.now();
         self.events.disable_trace();
-        let (ring, head) = self.ring.whole_trace();
-        let part = self.last_copy.new_part(ring, head);
-        self.write(part.offset, part.pieces, shared);
-        let range = self.last_copy.took(&part, head);
-        self.losses.trace_bytes += part.len();
+        let head = self.ring.copy_trace(bytes);
         self.enable(shared);
-        let span = (began, shared.now());
-        (!range.is_empty()).then_some(RingCopy { owner: self.events.owner, range, span })
+        let part = self.last_copy.new_part(bytes, head?);
+        if !has_psb(part.pieces) || !self.write(part.offset, part.pieces, shared) {
+            return None;
+        }
+        self.losses.trace_bytes += part.len();
+        let range = self.last_copy.took(&part, head?);
+        Some(RingCopy { owner: self.events.owner, range, span: (began, shared.now()) })
     }
 
     /// Writes the trace up to `head`; returns how much that was.
@@ -348,18 +344,18 @@ impl DrainedBuffer {
         pending.len()
     }
 
-    /// Writes trace that has this place in the buffer's stream.
-    fn write(&self, offset: AuxOffset, [first, wrapped]: [&[u8]; 2], shared: &Shared<'_>) {
+    /// Writes trace that has this place in the buffer's stream. False: it had no room, and is left out.
+    fn write(&self, offset: AuxOffset, [first, wrapped]: [&[u8]; 2], shared: &Shared<'_>) -> bool {
         const ZEROS: [u8; PAYLOAD_ALIGNMENT as usize] = [0; PAYLOAD_ALIGNMENT as usize];
         let bytes = (first.len() + wrapped.len()) as u64;
         if bytes == 0 {
-            return;
+            return true;
         }
         let padding = bytes.next_multiple_of(PAYLOAD_ALIGNMENT) - bytes;
         let zeros = ZEROS.get(..padding as usize).unwrap_or_default();
         let BufferEvents { index, owner, .. } = *self.events;
         let chunk = AuxChunk { index, owner, offset, reference: tsc().0 };
-        shared.output.aux(&chunk, &[first, wrapped, zeros]);
+        shared.output.aux(&chunk, &[first, wrapped, zeros])
     }
 
     /// A buffer that is full to the last byte but one (`CIRC_SPACE` in perf_aux_output_begin) disables the

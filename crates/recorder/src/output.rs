@@ -44,13 +44,22 @@ impl Output {
         });
     }
 
-    /// Writes trace.
-    pub(crate) fn aux(&self, chunk: &AuxChunk, payload: &[&[u8]]) {
+    /// Writes trace. False: it is left out.
+    pub(crate) fn aux(&self, chunk: &AuxChunk, payload: &[&[u8]]) -> bool {
+        let mut has_room = false;
         self.put(|OutputState { writer, cutting, .. }| {
             let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
-            let has_room = cutting.as_mut().is_none_or(|cutting| cutting.takes(bytes, writer.position()));
+            has_room = cutting.as_mut().is_none_or(|cutting| cutting.takes(bytes, writer.position()));
             if has_room { writer.aux(chunk, payload) } else { Ok(()) }
         });
+        has_room && !self.failed()
+    }
+
+    /// The piece ends as soon as it has everything up to `time`.
+    pub(crate) fn cut_after(&self, time: Ns) {
+        if let Some(cutting) = &mut self.state().cutting {
+            cutting.end_after(time);
+        }
     }
 
     /// Writes that everything is there up to `time`. If it is time for that, the piece ends.
@@ -58,7 +67,7 @@ impl Output {
         self.put(|OutputState { writer, cutting, .. }| {
             writer.record(&complete_until(time))?;
             match cutting {
-                Some(cutting) if cutting.is_due() => cutting.cut(writer, time),
+                Some(cutting) if cutting.is_due(time) => cutting.cut(writer, time),
                 _ => Ok(()),
             }
         });

@@ -9,6 +9,7 @@
 //!
 //! Trace that was not read yet is bounded: more than that is left out, and only the records are written.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Cursor};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -70,17 +71,60 @@ pub(crate) struct Cutting {
     features: Features,
     /// What each new piece begins with.
     head: Writer<Cursor<Vec<u8>>>,
+    /// The records of threads that live, which follow it.
+    threads: BTreeMap<u32, Vec<u8>>,
     number: u64,
     path: PathBuf,
     new_from: u64,
     trace_bytes: u64,
     left_out_bytes: u64,
     began: Instant,
+    /// It ends when everything up to then is there, however short it is.
+    ends_after: Option<Ns>,
 }
 
-/// The records that tell of mappings, threads and events (include/uapi/linux/perf_event.h; perf's own from 64
-/// on): MMAP, COMM, EXIT, FORK, MMAP2, ITRACE_START, ID_INDEX.
-const KEPT: [u32; 7] = [1, 3, 4, 7, 10, 12, 69];
+/// Types of records (include/uapi/linux/perf_event.h; perf's own from 64 on).
+const MMAP: u32 = 1;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const FORK: u32 = 7;
+const MMAP2: u32 = 10;
+const ITRACE_START: u32 = 12;
+const ID_INDEX: u32 = 69;
+
+/// What a record tells that later pieces need, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// For ever: mappings, the ids of events, a program that is executed.
+    Always,
+    /// As long as the thread lives: its birth, its name, where it is traced.
+    WithThread(u32),
+    /// Its thread has died; the first of a process is known for ever, with its code.
+    Death { tid: u32, first: bool },
+}
+
+impl Kept {
+    fn of(record: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_le_bytes(record.get(at..at + 4)?.try_into().ok()?));
+        match word(0)? {
+            MMAP | MMAP2 | ID_INDEX => Some(Self::Always),
+            // `pid, tid`
+            COMM if record.get(4..6).is_some_and(is_exec) => Some(Self::Always),
+            COMM | ITRACE_START => Some(Self::WithThread(word(12)?)),
+            // `pid, ppid, tid, ptid`: a process has its code from its parent.
+            FORK if word(8)? != word(12)? => Some(Self::Always),
+            FORK => Some(Self::WithThread(word(16)?)),
+            EXIT => Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)? }),
+            _ => None,
+        }
+    }
+}
+
+/// PERF_RECORD_MISC_COMM_EXEC, in `misc`.
+fn is_exec(misc: &[u8]) -> bool {
+    const COMM_EXEC: u8 = 0x20;
+    misc.get(1).is_some_and(|high| high & COMM_EXEC != 0)
+}
 
 impl Cutting {
     /// `head`: a file without records of the window.
@@ -93,6 +137,7 @@ impl Cutting {
             reader: pieces.reader.clone(),
             features,
             head,
+            threads: BTreeMap::new(),
             number: 0,
             path: piece_path(&pieces.directory, 0),
             // A reader takes all of the first one.
@@ -100,6 +145,8 @@ impl Cutting {
             trace_bytes: 0,
             left_out_bytes: 0,
             began: Instant::now(),
+            // Requests for copies are heard by the reader, which waits for the first piece.
+            ends_after: pieces.copies.as_ref().map(|_| Ns(0)),
         }
     }
 
@@ -107,8 +154,17 @@ impl Cutting {
     pub(crate) fn keep(&mut self, records: &[u8]) -> io::Result<()> {
         let mut rest = records;
         while let Some((record, after)) = first_record(rest) {
-            if is_kept(record) {
-                self.head.record(record)?;
+            match Kept::of(record) {
+                Some(Kept::Always) => self.head.record(record)?,
+                Some(Kept::WithThread(tid)) => self.threads.entry(tid).or_default().extend_from_slice(record),
+                Some(Kept::Death { tid, first }) => {
+                    // One that was there from the start is told of in the head.
+                    let has_gone = self.threads.remove(&tid).is_some();
+                    if first || !has_gone {
+                        self.head.record(record)?;
+                    }
+                }
+                None => (),
             }
             rest = after;
         }
@@ -129,9 +185,16 @@ impl Cutting {
         takes
     }
 
-    /// The piece is as long as it should be. The first one has its name when the window begins.
-    pub(crate) fn is_due(&self) -> bool {
-        self.began.elapsed() >= self.length && self.path.exists()
+    /// The piece ends when everything up to `time` is there.
+    pub(crate) fn end_after(&mut self, time: Ns) {
+        self.ends_after = self.ends_after.max(Some(time));
+    }
+
+    /// The piece is as long as it should be, where everything is there up to `until`. The first one has its
+    /// name when the window begins.
+    pub(crate) fn is_due(&self, until: Ns) -> bool {
+        let is_asked = self.ends_after.is_some_and(|time| time <= until);
+        (is_asked || self.began.elapsed() >= self.length) && self.path.exists()
     }
 
     /// Completes the piece in `writer`, and begins the next one.
@@ -139,13 +202,15 @@ impl Cutting {
         let number = self.number + 1;
         let path = piece_path(&self.directory, number);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        let next = self.head.copy_to(file, self.head.get_ref().get_ref())?;
+        let mut next = self.head.copy_to(file, self.head.get_ref().get_ref())?;
+        self.threads.values().try_for_each(|records| next.record(records))?;
         let new_from = next.position();
         let bytes = std::mem::replace(writer, next).finish(&self.features)?.metadata()?.len();
         let path = std::mem::replace(&mut self.path, path);
         self.tell(path, bytes, Some(until))?;
         (self.number, self.new_from) = (number, new_from);
         (self.trace_bytes, self.left_out_bytes, self.began) = (0, 0, Instant::now());
+        self.ends_after = self.ends_after.filter(|time| *time > until);
         Ok(())
     }
 
@@ -182,13 +247,11 @@ fn first_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
     records.split_at_checked(usize::from(size)).filter(|_| size >= 8)
 }
 
-fn is_kept(record: &[u8]) -> bool {
-    let kind = record.get(..4).and_then(|kind| kind.try_into().ok()).map(u32::from_le_bytes);
-    kind.is_some_and(|kind| KEPT.contains(&kind))
-}
-
 #[cfg(test)]
 mod tests {
+    use model::{Pid, Tid};
+    use perfdata::write::{Record, SampleId};
+
     use super::*;
 
     #[test]
@@ -204,11 +267,31 @@ mod tests {
         let mut kinds = Vec::new();
         let mut rest = &records[..];
         while let Some((first, after)) = first_record(rest) {
-            kinds.push((first.len(), is_kept(first)));
+            kinds.push((first.len(), Kept::of(first).is_some()));
             rest = after;
         }
         assert_eq!((kinds, rest.len()), (vec![(16, true), (8, false), (24, true)], 0));
+        assert_eq!(Kept::of(&[3, 0, 0, 0, 0, 0, 12, 0, 9, 9, 9, 9]), None, "a name of no thread");
         assert_eq!(first_record(&record(1, 16)[..12]), None);
         assert_eq!(first_record(&[0; 16]), None, "a record of no bytes");
+    }
+
+    #[test]
+    fn threads_are_kept_as_long_as_they_live_and_what_code_needs_for_ever() {
+        let id = SampleId::default();
+        let kept = |record: &Record<'_>| {
+            let mut bytes = Vec::new();
+            record.encode(&id, &mut bytes);
+            Kept::of(&bytes)
+        };
+        let (pid, tid) = (Pid(7), Tid(9));
+        let fork = |parent_pid| Record::Fork { pid, tid, parent_pid, parent_tid: Tid(7) };
+        let exit = Record::Exit { pid, tid, parent_pid: pid, parent_tid: Tid(7) };
+        let comm = |exec| Record::Comm { pid, tid, name: "x", exec };
+        let switch = Record::Switch { out: true, preempted: false };
+        assert_eq!((kept(&fork(pid)), kept(&fork(Pid(6)))), (Some(Kept::WithThread(9)), Some(Kept::Always)));
+        assert_eq!((kept(&comm(false)), kept(&comm(true))), (Some(Kept::WithThread(9)), Some(Kept::Always)));
+        assert_eq!(kept(&Record::ItraceStart { pid, tid }), Some(Kept::WithThread(9)));
+        assert_eq!((kept(&exit), kept(&switch)), (Some(Kept::Death { tid: 9, first: false }), None));
     }
 }

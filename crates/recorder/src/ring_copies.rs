@@ -6,8 +6,9 @@
 //!   copy 2                            [======|==]       the ring goes on from where copy 1 ended
 //!   copy 3                                            [======|======|======]   that place was overwritten
 //! ```
-//! No byte is in two copies: that the place where a copy ended is as it was is told by the bytes in front of
-//! it, which have a PSB+ with its TSC, and so stand in the trace once.
+//! That the place where a copy ended is as it was is told by the bytes in front of it, if a PSB+ is among
+//! them: its TSC is no other's. Where none is left, the bytes up to the next PSB, which no decoder reads, may
+//! be in both copies.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,12 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::{AuxOffset, AuxOwner, Ns};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Bytes in front of a copy's end that are kept: some PSBs are in them.
-const MARK_BYTES: usize = 64 << 10;
+use crate::sys::Pending;
+
+/// Bytes in front of a copy's end that are kept: a PSB is in them up to `psb_period=6`.
+const MARK_BYTES: usize = 256 << 10;
 /// PSB, TSC, and some of what follows.
 const FINGERPRINT_BYTES: usize = 48;
-/// Copies that were not taken yet; of more, the oldest are forgotten.
-const UNTAKEN_MAX: usize = 1 << 12;
+/// Copies that were not asked for; of more, the oldest are forgotten.
+const UNASKED_MAX: usize = 1 << 12;
 
 /// Who asks for copies, and the drains that make them.
 #[derive(Debug, Default)]
@@ -35,7 +38,7 @@ pub struct RingCopies {
 #[derive(Debug, Default)]
 struct State {
     drains: Vec<DrainState>,
-    made: Vec<RingCopy>,
+    made: Vec<Untaken>,
 }
 
 /// What was copied of one ring.
@@ -47,12 +50,22 @@ pub(crate) struct RingCopy {
     pub(crate) span: (Ns, Ns),
 }
 
+/// A copy that waits to be taken.
+#[derive(Debug)]
+struct Untaken {
+    copy: RingCopy,
+    /// The first request that it answers.
+    number: u64,
+    /// Else its thread has ended.
+    is_asked: bool,
+}
+
 /// What was copied of all rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The part of each buffer's stream.
     pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
-    /// When the first trace was off for it, in perf's clock; `None`: nothing was copied.
+    /// When the first trace was off for it, in perf's clock; `None`: no ring had anything new.
     pub began: Option<Ns>,
     /// When all of it was in the file.
     pub until: Ns,
@@ -62,7 +75,9 @@ impl Copied {
     /// What was copied after it belongs to it, too.
     pub fn add(&mut self, later: Self) {
         for (owner, range) in later.trace {
-            self.trace.entry(owner).and_modify(|part| part.end = range.end).or_insert(range);
+            let part = self.trace.entry(owner).or_insert_with(|| range.clone());
+            // Another thread may have the number now: its stream begins anew.
+            *part = if range.start < part.end { range } else { part.start..range.end };
         }
         self.began = self.began.into_iter().chain(later.began).min();
         self.until = self.until.max(later.until);
@@ -97,19 +112,23 @@ impl RingCopies {
         number
     }
 
-    /// What was copied since this was last taken; `None`: not all rings have been since `number` was asked
-    /// for.
+    /// What was copied for this request, and not taken for one before; `None`: not all rings have been yet.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<Copied> {
         let mut state = self.state();
         let are_made = !state.drains.is_empty() && state.drains.iter().all(|drain| drain.answered >= number);
-        are_made.then(|| copied(std::mem::take(&mut state.made)))
+        are_made.then(|| taken(&mut state.made, number))
     }
 
     /// What was copied since, whether or not it was asked for: the recording has ended.
     #[must_use]
     pub fn take_rest(&self) -> Copied {
-        copied(std::mem::take(&mut self.state().made))
+        taken(&mut self.state().made, u64::MAX)
+    }
+
+    /// Forgets what was not asked for and was in the file by then.
+    pub fn forget_before(&self, time: Ns) {
+        self.state().made.retain(|untaken| untaken.is_asked || untaken.copy.span.1 >= time);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -125,10 +144,14 @@ impl RingCopies {
     }
 }
 
-fn copied(made: Vec<RingCopy>) -> Copied {
+/// Takes out those that answer requests up to `number`.
+fn taken(made: &mut Vec<Untaken>, number: u64) -> Copied {
+    let (due, later) = std::mem::take(made).into_iter().partition(|untaken| untaken.number <= number);
+    *made = later;
+    let due: Vec<Untaken> = due;
     let mut all = Copied::default();
-    for RingCopy { owner, range, span: (began, until) } in made {
-        all.add(Copied { trace: [(owner, range)].into(), began: Some(began), until });
+    for Untaken { copy: RingCopy { owner, range, span: (began, until) }, is_asked, .. } in due {
+        all.add(Copied { trace: [(owner, range)].into(), began: is_asked.then_some(began), until });
     }
     all
 }
@@ -142,16 +165,27 @@ impl CopyingDrain<'_> {
         (asked > self.answered).then_some(asked)
     }
 
-    /// These are in the file; `number`: all rings of this drain were copied since that was asked for.
-    pub(crate) fn made(&mut self, number: Option<u64>, made: Vec<RingCopy>) {
-        self.answered = number.unwrap_or(self.answered);
+    /// All rings of this drain were copied since `number` was asked for, and these are in the file.
+    pub(crate) fn made(&mut self, number: u64, copies: Vec<RingCopy>) {
+        let first = self.answered.saturating_add(1);
+        self.answered = number;
         let mut state = self.copies.state();
-        state.made.extend(made);
-        let too_many = state.made.len().saturating_sub(UNTAKEN_MAX);
-        state.made.drain(..too_many);
+        state.made.extend(copies.into_iter().map(|copy| Untaken { copy, number: first, is_asked: true }));
         if let Some(drain) = state.drains.get_mut(self.place) {
-            drain.answered = self.answered;
+            drain.answered = number;
         }
+    }
+
+    /// The ring of a thread that has ended: the next request has it, too.
+    pub(crate) fn ended(&mut self, copy: RingCopy) {
+        let mut state = self.copies.state();
+        let unasked = |untaken: &Untaken| !untaken.is_asked;
+        if state.made.iter().filter(|untaken| unasked(untaken)).count() >= UNASKED_MAX
+            && let Some(oldest) = state.made.iter().position(unasked)
+        {
+            state.made.remove(oldest);
+        }
+        state.made.push(Untaken { copy, number: self.answered.saturating_add(1), is_asked: false });
     }
 }
 
@@ -165,23 +199,14 @@ pub(crate) struct LastCopy {
     mark: Vec<u8>,
 }
 
-/// What a ring has that was not copied yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewPart<'a> {
-    /// Where in the buffer's stream it begins.
-    pub(crate) offset: AuxOffset,
-    /// The second piece follows the first one.
-    pub(crate) pieces: [&'a [u8]; 2],
-}
-
 impl LastCopy {
     /// What is new in a ring that was written up to `head`. What was written before and is gone has a place
     /// in the stream, of a size that is not known.
-    pub(crate) fn new_part<'a>(&self, ring: &'a [u8], head: usize) -> NewPart<'a> {
+    pub(crate) fn new_part<'a>(&self, ring: &'a [u8], head: usize) -> Pending<'a> {
         let size = ring.len().max(1);
         if self.is_still_there(ring, head) {
             let len = (head + size - self.head) % size;
-            return NewPart { offset: self.end, pieces: pieces(ring, self.head, len) };
+            return Pending { offset: self.end, pieces: pieces(ring, self.head, len) };
         }
         let (newer, older) = ring.split_at(head.min(ring.len()));
         let has_wrapped = older.iter().any(|byte| *byte != 0);
@@ -190,7 +215,7 @@ impl LastCopy {
         // As perf has it, a copy ends at the ring's head.
         let past = (least + older.len() as u64) % size as u64;
         let offset = AuxOffset(least + (size as u64 - past) % size as u64);
-        NewPart { offset, pieces: [older, newer] }
+        Pending { offset, pieces: [older, newer] }
     }
 
     /// Nothing was written over the place where the copy ended. What is between `head` and that place has
@@ -206,7 +231,7 @@ impl LastCopy {
     }
 
     /// A part was copied, up to `head` in the ring. Returns its place in the stream.
-    pub(crate) fn took(&mut self, part: &NewPart<'_>, head: usize) -> Range<AuxOffset> {
+    pub(crate) fn took(&mut self, part: &Pending<'_>, head: usize) -> Range<AuxOffset> {
         if part.offset != self.end {
             self.mark.clear();
         }
@@ -221,10 +246,13 @@ impl LastCopy {
     }
 }
 
-impl NewPart<'_> {
-    pub(crate) fn len(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len() as u64).sum()
-    }
+/// Whether any PSB is in these pieces, of which the second follows the first: else nothing of them can be
+/// decoded.
+pub(crate) fn has_psb([first, second]: [&[u8]; 2]) -> bool {
+    let half = packet::PSB.len();
+    let around = [first.get(first.len().saturating_sub(half)..), second.get(..half.min(second.len()))];
+    let around: Vec<u8> = around.into_iter().flatten().flatten().copied().collect();
+    [first, second, &around].iter().any(|piece| packet::find_psb(piece, 0).is_some())
 }
 
 /// So many bytes of a ring, from a place on.
@@ -311,22 +339,37 @@ mod tests {
         let made = |cpu, (from, to), at| {
             vec![RingCopy { owner: owner(cpu), range: range(from, to), span: (Ns(at - 5), Ns(at)) }]
         };
-        one.made(one.asked(), made(0, (0, 8), 70));
+        one.made(1, made(0, (0, 8), 70));
         assert_eq!((one.asked(), copies.take(number)), (None, None));
-        two.made(two.asked(), made(1, (0, 9), 60));
+        // The other drain answers two requests with one copy.
+        assert_eq!((copies.ask(), two.asked()), (2, Some(2)));
+        two.made(2, made(1, (0, 9), 60));
+        one.made(2, made(0, (8, 12), 71));
         let all = Copied {
             trace: [(owner(0), range(0, 8)), (owner(1), range(0, 9))].into(),
             began: Some(Ns(55)),
             until: Ns(70),
         };
-        assert_eq!(copies.take(number), Some(all));
-        assert_eq!(copies.take(number), Some(Copied::default()), "taken");
-        // Of a thread that has ended: it was not asked for.
-        one.made(None, made(0, (8, 9), 80));
-        one.made(None, made(0, (20, 24), 90));
-        assert_eq!(
-            copies.take_rest(),
-            Copied { trace: [(owner(0), range(8, 24))].into(), began: Some(Ns(75)), until: Ns(90) }
-        );
+        assert_eq!(copies.take(1), Some(all));
+        let second = Copied { trace: [(owner(0), range(8, 12))].into(), began: Some(Ns(66)), until: Ns(71) };
+        assert_eq!((copies.take(2), copies.take(2)), (Some(second), Some(Copied::default())), "taken");
+        // Of threads that have ended.
+        let ended = |(from, to), at| made(0, (from, to), at).remove(0);
+        one.ended(ended((12, 13), 75));
+        copies.forget_before(Ns(80));
+        one.ended(ended((20, 24), 90));
+        one.ended(ended((30, 31), 95));
+        one.ended(ended((0, 5), 99));
+        let rest = Copied { trace: [(owner(0), range(0, 5))].into(), began: None, until: Ns(99) };
+        assert_eq!(copies.take_rest(), rest, "of two threads with a number the later one");
+    }
+
+    #[test]
+    fn a_psb_may_be_in_both_pieces() {
+        let psb = [&[7][..], &packet::PSB, &[8]].concat();
+        for at in 0..=psb.len() {
+            assert!(has_psb([&psb[..at], &psb[at..]]), "{at}");
+        }
+        assert!(!has_psb([&packet::PSB[1..], &[]]) && !has_psb([&[], &[]]));
     }
 }

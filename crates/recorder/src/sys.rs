@@ -17,7 +17,7 @@ pub(crate) use child::HeldChild;
 pub use child::ProgramStreams;
 pub(crate) use entry::AtEntry;
 pub(crate) use event::{EventFd, Scope};
-pub(crate) use ring::Ring;
+pub(crate) use ring::{Pending, Ring};
 pub use signals::{Interrupts, UserSignal, let_large_writes_fail};
 
 /// Ticks of the TSC for ticks of the crystal clock: CPUID leaf 15H, EBX / EAX.  `None` if the processor, or

@@ -86,7 +86,7 @@ pub struct WatchArgs {
     /// What is captured.
     #[command(flatten)]
     pub capture: CaptureArgs,
-    /// Write and decode nothing until SIGUSR2, the exit of --until's command, or the end: the trace unit
+    /// Write and decode no trace until SIGUSR2, the exit of --until's command, or the end: the trace unit
     /// writes over its buffers for ever, and a capture has what they hold (-m says how much)
     #[arg(long, conflicts_with_all = ["over", "on", "on_gap", "before", "after", "openmetrics", "replay", "lines"])]
     #[arg(help_heading = CAPTURES)]

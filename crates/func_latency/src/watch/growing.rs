@@ -218,15 +218,16 @@ impl Growing {
         let is_complete = |record: &SidebandRecord| until.is_none_or(|until| record.time <= Some(until));
         self.early = records.split_off(records.partition_point(is_complete));
         self.schedule.grow(&records);
-        let is_of_code = |record: &SidebandRecord| {
-            matches!(record.body, Sideband::Mmap(_) | Sideband::Fork { .. } | Sideband::Comm { .. })
-        };
-        let changes_code = records.iter().any(|record| match &record.body {
+        // Not what tells of threads only: they are born and named for ever.
+        let is_change = |record: &SidebandRecord| match &record.body {
             Sideband::Mmap(mmap) => mmap.executable,
             Sideband::Comm { exec, .. } => *exec,
             Sideband::Fork { pid, parent_pid, .. } => pid != parent_pid,
             _ => false,
-        });
+        };
+        let is_of_code =
+            |record: &SidebandRecord| matches!(record.body, Sideband::Mmap(_)) || is_change(record);
+        let changes_code = records.iter().any(is_change);
         self.code_records.extend(records.into_iter().filter(is_of_code));
         if changes_code || self.code.is_none() && until.is_none() {
             return self.load_code(until.is_none());
@@ -242,7 +243,8 @@ impl Growing {
         };
         let image =
             Image::load(&self.code_records, &options).with_kernel_symbols(self.kernel_symbols.clone());
-        if let Some(code) = &mut self.code {
+        // As long as nothing was decoded its functions have no numbers that must stay.
+        if let Some(code) = self.code.as_mut().filter(|_| self.analysis.is_some()) {
             let time = self.continuation.until();
             if !extends(&image, &code.image, &self.schedule, time) {
                 if !std::mem::replace(&mut self.has_told_of_code, true) {
@@ -263,8 +265,8 @@ impl Growing {
                 self.code = Some(Code { image, wanted, request, on: Vec::new(), found_on: BTreeSet::new() });
                 self.find_on(is_last)
             }
-            // Its code may come to be mapped.
-            Err(error) if is_last => Err(error),
+            // Its code may come to be mapped, or was unmapped.
+            Err(error) if is_last && self.code.is_none() => Err(error),
             Err(_) => Ok(()),
         }
     }

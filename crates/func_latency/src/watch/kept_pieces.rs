@@ -83,6 +83,11 @@ impl KeptPieces {
         self.pieces.back().map(|piece| piece.time)
     }
 
+    /// What is older is gone; `None`: nothing is.
+    pub(super) const fn begins(&self) -> Option<Ns> {
+        self.begins
+    }
+
     /// What captures are made of.
     pub(super) fn trace(&self) -> CaptureTrace<'_> {
         let pieces = self.pieces.iter();
@@ -97,11 +102,11 @@ impl KeptPieces {
     }
 
     /// Lets go of pieces from before `needs_from` that are more than the room is for, and of any that are
-    /// more than fit at all. Returns their bytes.
+    /// more than fit at all; the newest one stays. Returns their bytes.
     pub(super) fn trim(&mut self, needs_from: Ns, most_bytes: u64) -> u64 {
         let mut bytes: u64 = self.pieces.iter().map(|piece| piece.bytes).sum();
         let mut freed = 0;
-        while let Some(oldest) = self.pieces.front() {
+        while let Some(oldest) = self.pieces.front().filter(|_| self.pieces.len() > 1) {
             let is_needed = oldest.time >= needs_from;
             let room = if is_needed { most_bytes } else { most_bytes / HISTORY_SHARE };
             if bytes <= room && self.pieces.len() <= KEPT_MAX {

@@ -76,7 +76,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     let (directory, most_bytes) = (args.spool_dir.clone(), args.spool.0);
     let (has_window, no_sched) = (args.duration.is_some(), args.no_sched);
     // A program that is started has the terminal itself.
-    let (has_snapshots, has_until) = (args.snapshot, args.capture.until.is_some());
+    let has_snapshots = args.snapshot;
     let may_view = args.format == Format::Text && !args.lines && args.program.is_empty() && !has_snapshots;
     let on_screen = may_view && screen::is_possible();
     let has_triggers = args.capture.is_asked();
@@ -114,15 +114,15 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     if uprobe::takes(&record) {
         return uprobe::run(&record, &recorder::Interrupts::hold().context("cannot hold signals back")?);
     }
-    capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
     record.request.overwrites = has_snapshots;
     let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     if let Some(Capturing { limits, listener, .. }) = capturing.take_if(|_| has_snapshots) {
         let display = Display::new(report.format, on_screen)?;
         let calls = &report.calls;
-        let asked = SnapshotsAsked { calls, with_kernel: !no_sched, display, limits, listener, has_until };
-        return snapshots::run(&live, asked);
+        let asked = SnapshotsAsked { calls, with_kernel: !no_sched, display, limits, listener };
+        return snapshots::run(live, asked);
     }
+    capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
     live::run(&live, |recording| {
         let growing = Growing::new(report.calls.clone(), recording, Some(interval));
         let growing = if no_sched { growing } else { growing.with_kernel_of_this_machine() };

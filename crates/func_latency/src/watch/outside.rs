@@ -84,7 +84,7 @@ pub(super) enum Outside {
     /// Looked for with each part.
     Polled(Listener),
     /// Heard of when it happens.
-    Heard(Heard),
+    Heard(Heard<Option<Ns>>),
 }
 
 impl Outside {
@@ -103,31 +103,38 @@ impl Outside {
     }
 }
 
-/// Takes what happens, with its time, in a thread of its own.
-pub(super) struct Heard {
-    events: Receiver<(Option<Ns>, Event)>,
+/// Takes what happens, each with a stamp of that moment, in a thread of its own.
+pub(super) struct Heard<T> {
+    events: Receiver<(T, Event)>,
     _until_dropped: Sender<()>,
 }
 
-impl Heard {
+impl Heard<Option<Ns>> {
     /// Times are those of `clock`, the recording's: when a piece of it comes says nothing, as it may have
     /// waited for the one before to be decoded.
-    pub(super) fn by(mut listener: Listener, clock: Option<TscClock>) -> Self {
+    pub(super) fn by(listener: Listener, clock: Option<TscClock>) -> Self {
+        Self::stamped(listener, move || clock.map(recorder::perf_clock_now))
+    }
+}
+
+impl<T: Send + 'static> Heard<T> {
+    /// `stamp` is asked when something happens.
+    pub(super) fn stamped(mut listener: Listener, stamp: impl Fn() -> T + Send + 'static) -> Self {
         let (until_dropped, stop) = mpsc::channel();
         let (sender, events) = mpsc::channel();
         std::thread::spawn(move || {
             while stop.recv_timeout(POLLED) == Err(RecvTimeoutError::Timeout) {
                 for event in listener.poll() {
                     // Nothing is captured any more.
-                    let _ = sender.send((clock.map(recorder::perf_clock_now), event));
+                    let _ = sender.send((stamp(), event));
                 }
             }
         });
         Self { events, _until_dropped: until_dropped }
     }
 
-    /// What has happened since, and when; `None`: the recording has no clock.
-    fn take(&self) -> Vec<(Option<Ns>, Event)> {
+    /// What has happened since.
+    pub(super) fn take(&self) -> Vec<(T, Event)> {
         self.events.try_iter().collect()
     }
 }

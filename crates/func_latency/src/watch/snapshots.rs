@@ -1,5 +1,5 @@
-//! `watch --snapshot`: the trace unit writes over its rings for ever, and only what is asked for is written
-//! and decoded.
+//! `watch --snapshot`: the trace unit writes over its rings for ever, and only trace that is asked for is
+//! written and decoded.
 //!
 //! ```text
 //!   rings    |=====|=====|=====|...                      overwritten; nothing leaves them
@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use anyhow::Result;
 use model::{Ns, TscClock};
@@ -24,11 +25,12 @@ use super::display::Display;
 use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece};
-use super::outside::{Event, Heard, Listener, Outside};
+use super::outside::{Event, Heard, Listener};
 use super::trace_capture::{CaptureTrace, TraceCapturer};
 use super::triggers::Hit;
 use crate::config::CallsConfig;
 use crate::exit::Exit;
+use crate::render::units::size;
 use crate::{messages, recording};
 
 /// What is asked for.
@@ -40,19 +42,17 @@ pub(super) struct SnapshotsAsked<'a> {
     pub(super) display: Display,
     pub(super) limits: Limits,
     pub(super) listener: Listener,
-    pub(super) has_until: bool,
 }
 
+/// Pieces are no longer, so that a snapshot does not wait for its records.
+const PIECE_MAX: Duration = Duration::from_secs(1);
+
 /// Records, and takes snapshots.
-pub(super) fn run(live: &LiveWatch<'_>, asked: SnapshotsAsked<'_>) -> Result<Exit> {
+pub(super) fn run(live: LiveWatch<'_>, asked: SnapshotsAsked<'_>) -> Result<Exit> {
+    let live = LiveWatch { interval: live.interval.min(PIECE_MAX), ..live };
     let copies = Arc::new(RingCopies::default());
     let most_bytes = live.most_bytes;
-    let until = if asked.has_until { ", the exit of --until's command" } else { "" };
-    messages::note(format!(
-        "no trace is written or decoded until SIGUSR2 (kill -USR2 {}){until} or the end",
-        std::process::id()
-    ));
-    followed::run(live, Some(Arc::clone(&copies)), |arriving| {
+    followed::run(&live, Some(Arc::clone(&copies)), |arriving| {
         let Ok(first) = arriving.pieces.recv() else { return Ok(Exit::Nothing) };
         FlightRecorder::new(arriving, copies, most_bytes, &first, asked)?.run(first)
     })
@@ -67,21 +67,19 @@ struct FlightRecorder<'a> {
     growing: Growing,
     calls: &'a CallsConfig,
     clock: Option<TscClock>,
-    outside: Outside,
+    heard: Heard<(Option<Ns>, u64)>,
     captures: Captures,
     display: Display,
-    /// What has happened and has no snapshot yet.
-    waiting: VecDeque<(Ns, Event)>,
-    /// The one that is being taken.
-    current: Option<Current>,
+    /// Those that are being taken, in the order in which they were asked for.
+    asked: VecDeque<AskedSnapshot>,
     /// The one that ends the watch was taken.
     is_over: bool,
-    /// No trace from before is in the next one.
+    /// When the last one was taken: the next one has no trace from before that.
     begins: Option<Ns>,
 }
 
 /// A snapshot that is being taken.
-struct Current {
+struct AskedSnapshot {
     /// That of the copies.
     number: u64,
     event: Event,
@@ -97,12 +95,24 @@ impl<'a> FlightRecorder<'a> {
         first: &Piece,
         asked: SnapshotsAsked<'a>,
     ) -> Result<Self> {
-        let SnapshotsAsked { calls, with_kernel, display, limits, listener, .. } = asked;
+        let SnapshotsAsked { calls, with_kernel, display, limits, mut listener } = asked;
         let file = recording::open(&first.path)?;
         let whole = file.recording()?;
         let clock = whole.clock;
         let growing = Growing::new(calls.clone(), &whole, None);
         let growing = if with_kernel { growing.with_kernel_of_this_machine() } else { growing };
+        // Not before there is trace of what it does.
+        listener.begin(false)?;
+        // A ring is copied as soon as anything happens, whatever else is being done.
+        let asking = Arc::clone(&copies);
+        let heard = Heard::stamped(listener, move || {
+            let number = asking.ask();
+            (clock.map(recorder::perf_clock_now), number)
+        });
+        messages::note(format!(
+            "nothing of the trace is written or decoded until SIGUSR2 (kill -USR2 {}), the exit of --until's command, or the end",
+            std::process::id()
+        ));
         Ok(Self {
             arriving,
             copies,
@@ -111,11 +121,10 @@ impl<'a> FlightRecorder<'a> {
             growing,
             calls,
             clock,
-            outside: Outside::Heard(Heard::by(listener, clock)),
+            heard,
             captures: Captures::new(Limits { before_ns: 0, after_ns: 0, ..limits }),
             display,
-            waiting: VecDeque::new(),
-            current: None,
+            asked: VecDeque::new(),
             is_over: false,
             begins: None,
         })
@@ -149,7 +158,11 @@ impl<'a> FlightRecorder<'a> {
     fn take(&mut self, piece: Piece) -> Result<()> {
         let mut opened = OpenedPiece::new(&piece)?;
         if piece.left_out_bytes > 0 {
-            messages::warn("a copy of the rings had no room, and is not there: --spool has room for more");
+            messages::warn(format!(
+                "{} of a copy had no room, and are left for the next one: --spool has room for more, or -m makes buffers \
+                 smaller",
+                size(piece.left_out_bytes)
+            ));
         }
         let new_records = std::mem::take(&mut opened.new_records);
         let span = opened.recording().time_span;
@@ -158,45 +171,53 @@ impl<'a> FlightRecorder<'a> {
         self.growing.forget_before(opened.time);
         let OpenedPiece { read, time, .. } = opened;
         self.kept.push(&piece, read, time);
-        let freed = self.kept.trim(Ns(0), self.most_bytes / KEPT_SHARE);
-        self.arriving.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.trim();
         Ok(())
+    }
+
+    /// Lets go of what is more than the room is for, unless a snapshot may have its copies there.
+    fn trim(&mut self) {
+        if self.asked.is_empty() {
+            let freed = self.kept.trim(Ns(0), self.most_bytes / KEPT_SHARE);
+            self.arriving.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
+            self.kept.begins().into_iter().for_each(|begins| self.copies.forget_before(begins));
+        }
     }
 
     /// Takes what has happened.
     fn hear(&mut self) {
-        let time = self.now();
-        self.waiting.extend(self.outside.events(time, false));
+        for ((at, number), event) in self.heard.take() {
+            let at = at.unwrap_or_else(|| self.now());
+            self.asked.push_back(AskedSnapshot { number, event, at, copied: None });
+        }
     }
 
     fn now(&self) -> Ns {
         self.clock.map_or_else(|| self.kept.until().unwrap_or_default(), recorder::perf_clock_now)
     }
 
-    /// Takes the snapshot that is due one step further.
+    /// Takes the snapshots of which everything is there.
     fn go_on(&mut self) {
-        if self.current.is_none()
-            && let Some((at, event)) = self.waiting.pop_front()
-        {
-            let number = self.copies.ask();
-            self.current = Some(Current { number, event, at, copied: None });
-        }
-        let Some(current) = &mut self.current else { return };
-        if current.copied.is_none() {
-            current.copied = self.copies.take(current.number);
-        }
-        // The copies, and the records of their time, are in the pieces up to then.
-        let until = self.kept.until();
-        let is_there = |copied: &Copied| until.is_some_and(|until| until >= copied.until);
-        if current.copied.as_ref().is_some_and(is_there)
-            && let Some(Current { event, at, copied: Some(copied), .. }) = self.current.take()
-        {
+        while let Some(first) = self.asked.front_mut().filter(|_| !self.is_over) {
+            if first.copied.is_none() {
+                first.copied = self.copies.take(first.number);
+            }
+            // The copies, and the records of their time, are in the pieces up to then.
+            let until = self.kept.until();
+            let is_there = |copied: &Copied| until.is_some_and(|until| until >= copied.until);
+            if !first.copied.as_ref().is_some_and(is_there) {
+                break;
+            }
+            let Some(AskedSnapshot { event, at, copied: Some(copied), .. }) = self.asked.pop_front() else {
+                break;
+            };
             self.is_over = event.ends;
             self.capture(event, at, copied);
             if self.is_over {
                 self.arriving.interrupts.end_early();
             }
         }
+        self.trim();
     }
 
     /// The recording has ended: what was asked for last, or else its end, has what the rings still held.
@@ -205,30 +226,32 @@ impl<'a> FlightRecorder<'a> {
             return;
         }
         self.hear();
-        let mut copied = Copied::default();
-        let (at, event) = match self.current.take() {
-            Some(current) => {
-                copied = current.copied.unwrap_or_default();
-                (current.at, current.event)
-            }
-            None => self.waiting.pop_front().unwrap_or_else(|| {
-                let trigger = "the end of the watch".to_owned();
-                (self.now(), Event { trigger, name: "end", ends: true })
-            }),
-        };
+        let at = self.asked.front().map_or_else(|| self.now(), |first| first.at);
+        let (mut copied, mut triggers) = (Copied::default(), Vec::new());
+        for asked in std::mem::take(&mut self.asked) {
+            copied.add(asked.copied.unwrap_or_default());
+            triggers.push(asked.event.trigger);
+        }
         copied.add(self.copies.take_rest());
-        if !copied.trace.is_empty() {
-            self.capture(event, at, copied);
+        let name = if triggers.is_empty() { "end" } else { "signal" };
+        let is_asked = !triggers.is_empty();
+        triggers.push("the end of the watch".to_owned());
+        if is_asked || !copied.trace.is_empty() {
+            self.capture(Event { trigger: triggers.join(", "), name, ends: true }, at, copied);
         }
     }
 
     fn capture(&mut self, event: Event, at: Ns, copied: Copied) {
         let Event { name, trigger, .. } = event;
+        if copied.trace.is_empty() {
+            messages::note(format!("{trigger}: no new trace that could be decoded"));
+            return;
+        }
         let hit = Hit { is_asked: true, span: (at, copied.until), ..Hit::at(at, None, name, trigger) };
         self.captures.take(vec![hit]);
         let kept = self.kept.trace();
         let begins = self.begins.max(kept.begins);
-        self.begins = copied.began;
+        self.begins = copied.began.or(self.begins);
         let trace = CaptureTrace { copies: Some(copied.trace), begins, ..kept };
         let capturer = TraceCapturer { growing: &self.growing, trace: &trace, calls: self.calls };
         let display = &mut self.display;
@@ -236,5 +259,5 @@ impl<'a> FlightRecorder<'a> {
     }
 }
 
-/// Pieces that are kept take this share of the room: a copy of the rings is to have the rest.
+/// Pieces without a snapshot take this share of the room.
 const KEPT_SHARE: u64 = 2;

@@ -80,7 +80,8 @@ struct Item {
 /// A record from before the excerpt that says something of it.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
-    time: Option<Ns>,
+    /// When, and of one time the place in the order of the file.
+    order: (Option<Ns>, u64),
     cpu: Option<Cpu>,
     tid: Option<Tid>,
     item: Item,
@@ -134,11 +135,16 @@ impl Before {
 struct Sorted {
     /// Written by the recorder, before anything happened.
     own: Vec<Item>,
-    /// From before the excerpt, in the order of the file: that of time on each CPU, and not on all of them.
+    /// From before the excerpt, but for switches, in the order of the file: that of time on each CPU, and
+    /// not on all of them.
     earlier: Vec<Earlier>,
+    /// The last switch of each thread on each CPU.
+    switches: BTreeMap<(Option<Tid>, Option<Cpu>), Earlier>,
     inside: Vec<(Item, Kind)>,
     /// There is a record of the excerpt's time.
     has_begun: bool,
+    /// Records from before.
+    number: u64,
 }
 
 /// How things stood when the excerpt began.
@@ -250,14 +256,27 @@ impl Sorted {
                     self.inside.push((item, Kind::AsItIs));
                 }
             }
-            _ => self.earlier.extend(Earlier::of(item, record)),
+            _ => self.add_earlier(item, record),
+        }
+    }
+}
+
+impl Sorted {
+    fn add_earlier(&mut self, item: Item, record: &SidebandRecord) {
+        self.number += 1;
+        match Earlier::of(item, self.number, record) {
+            Some(switch @ Earlier { change: Change::Switch { .. }, .. }) => {
+                let last = self.switches.entry((switch.tid, switch.cpu)).or_insert(switch);
+                *last = if last.order <= switch.order { switch } else { *last };
+            }
+            earlier => self.earlier.extend(earlier),
         }
     }
 }
 
 impl Earlier {
     /// `None`: it says nothing of the excerpt.
-    fn of(item: Item, record: &SidebandRecord) -> Option<Self> {
+    fn of(item: Item, number: u64, record: &SidebandRecord) -> Option<Self> {
         let (tid, change) = match &record.body {
             Sideband::Mmap(_) | Sideband::Comm { .. } => (None, Change::State),
             Sideband::Fork { pid, parent_pid, tid, .. } => {
@@ -270,14 +289,14 @@ impl Earlier {
             }
             _ => return None,
         };
-        Some(Self { time: record.time, cpu: record.cpu, tid, item, change })
+        Some(Self { order: (record.time, number), cpu: record.cpu, tid, item, change })
     }
 }
 
 impl Start {
-    fn new(mut earlier: Vec<Earlier>) -> Self {
-        // Of one time in the order of the file.
-        earlier.sort_by_key(|earlier| earlier.time);
+    fn new(sorted: Vec<Earlier>, switches: BTreeMap<(Option<Tid>, Option<Cpu>), Earlier>) -> Self {
+        let mut earlier: Vec<Earlier> = sorted.into_iter().chain(switches.into_values()).collect();
+        earlier.sort_by_key(|earlier| earlier.order);
         let mut start = Self::default();
         for (number, earlier) in (0..).zip(&earlier) {
             start.add(number, earlier);
@@ -358,7 +377,7 @@ impl<W: Write + Seek> Copier<'_, W> {
         for item in &sorted.own {
             self.whole(item)?;
         }
-        let start = Start::new(sorted.earlier);
+        let start = Start::new(sorted.earlier, sorted.switches);
         for item in &start.state {
             self.at_time(item, Ns(0))?;
         }

@@ -34,7 +34,7 @@ pub(crate) struct Ring {
     trace: Option<MmapRaw>,
 }
 
-/// Trace that waits to be read.
+/// Trace that waits to be written to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending<'a> {
     /// Where in the buffer's stream it starts.
@@ -160,13 +160,22 @@ impl Ring {
         Pending { offset: AuxOffset(tail), pieces }
     }
 
-    /// All of the trace's buffer, which is written over for ever, and where in it the newest byte ends. Its
-    /// events are disabled.
-    pub(crate) fn whole_trace(&self) -> (&[u8], usize) {
-        let Some(trace) = &self.trace else { return (&[], 0) };
-        let head = self.trace_head() % trace.len() as u64;
-        // SAFETY: the buffer is mapped for as long as `self` lives. A disabled event writes nothing.
-        (unsafe { std::slice::from_raw_parts(trace.as_ptr(), trace.len()) }, head as usize)
+    /// Copies all of the trace's buffer, which is written over for ever, and whose events are disabled.
+    /// Returns where in it the newest byte ends; `None`: it was written meanwhile, by a thread that was born
+    /// as its creator's event was disabled.
+    pub(crate) fn copy_trace(&self, to: &mut Vec<u8>) -> Option<usize> {
+        to.clear();
+        let trace = self.trace.as_ref()?;
+        to.reserve(trace.len());
+        let head = self.trace_head();
+        // SAFETY: the buffer is mapped for as long as `self` lives, `to` has room for all of it, and they do
+        // not overlap. Whatever is written meanwhile, bytes are bytes, and each is read once.
+        unsafe {
+            std::ptr::copy_nonoverlapping(trace.as_ptr(), to.as_mut_ptr(), trace.len());
+            to.set_len(trace.len());
+        }
+        fence(Ordering::Acquire);
+        (self.trace_head() == head).then_some((head % trace.len() as u64) as usize)
     }
 
     /// Lets the kernel write over the first `bytes` bytes of what [`Self::trace`] returned.
