@@ -97,7 +97,7 @@ const ID_INDEX: u32 = 69;
 enum Kept {
     /// For ever: mappings, the ids of events, a program that is executed.
     Always,
-    /// As long as the thread lives: its birth, its name, where it is traced.
+    /// While the thread lives: its birth, its name, where it is traced.
     WithThread(u32),
     /// Its thread has died; the first of a process is known for ever, with its code.
     Death { tid: u32, first: bool },
