@@ -130,7 +130,7 @@ pub use off_cpu_causes::{
 pub use open_calls::{OpenCaller, OpenCalls};
 pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
 pub use place::{Caller, ChildKind, Place};
-pub use probed::ProbedAnalysis;
+pub use probed::{ProbedAnalysis, ProbedParts};
 pub use renumber::NewIds;
 pub use report::{
     CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,

@@ -34,7 +34,7 @@ use crate::place::{Caller, ChildKind, Place};
 use crate::report::{FunctionReport, Limits, Report, ThreadLoss, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
-use crate::row_sink::{RowParts, RowSink, parts_of_row};
+use crate::row_sink::{RowGap, RowParts, RowSink, parts_of_row};
 use crate::status::{Cut, CutCause, Status};
 use crate::total::{OffCpuKnown, RunningTotal};
 use crate::window::ThreadWindow;
@@ -63,11 +63,22 @@ pub struct ProbedAnalysis<'a> {
     intervals: Intervals,
     /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
+    /// `None`: they are not asked for.
+    parts: Option<BTreeMap<CallId, RowParts>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
     newly_lost_ns: u64,
     seen: u64,
+}
+
+/// What rows are made of, and what was not seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProbedParts {
+    /// Of each row of the report.
+    pub of_calls: BTreeMap<CallId, RowParts>,
+    /// Of each thread, in its order.
+    pub gaps: Vec<RowGap>,
 }
 
 /// More calls of a thread are not open at once: those with children that are older were lost.
@@ -98,6 +109,7 @@ impl<'a> ProbedAnalysis<'a> {
             slices: Slices::default(),
             intervals: Intervals::default(),
             reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
+            parts: None,
             names,
             threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
             lost: BTreeMap::new(),
@@ -111,6 +123,12 @@ impl<'a> ProbedAnalysis<'a> {
     pub fn without_scheduler(self) -> Self {
         let sums = ProbedSums::new(Arc::new(self.request.clone()), OffCpuKnown(false));
         Self { sums, no_off_cpu: Some(NoOffCpu::NotFollowed), ..self }
+    }
+
+    /// Keeps what each row is made of, for [`Self::finish_with_parts`].
+    #[must_use]
+    pub fn keeping_parts(self) -> Self {
+        Self { parts: Some(BTreeMap::new()), ..self }
     }
 
     /// The figures of the calls that have ended since the interval before, which ended at `span.0`; they
@@ -146,12 +164,20 @@ impl<'a> ProbedAnalysis<'a> {
     /// Everything was seen: does the sums.
     #[must_use]
     pub fn finish(self, window: (Ns, Ns), limits: Limits) -> Report {
+        self.finish_with_parts(window, limits).0
+    }
+
+    /// [`Self::finish`], with the parts of rows if they were kept.
+    #[must_use]
+    pub fn finish_with_parts(mut self, window: (Ns, Ns), limits: Limits) -> (Report, ProbedParts) {
         let mut ledger = LossLedger::default();
+        let mut gaps = Vec::new();
         let threads: Vec<ThreadLoss> = self
             .threads
             .iter()
-            .map(|(tid, life)| self.thread_loss(*tid, *life, window, &mut ledger))
+            .map(|(tid, life)| self.thread_loss(*tid, *life, window, (&mut ledger, &mut gaps)))
             .collect();
+        let parts = ProbedParts { of_calls: self.parts.take().unwrap_or_default(), gaps };
         let loss = ledger.finish(threads);
         let mut sums = self.sums;
         if let Some(earlier) = &self.earlier {
@@ -161,7 +187,7 @@ impl<'a> ProbedAnalysis<'a> {
         for (function, reasons) in functions.iter_mut().zip(&self.reasons) {
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
-        Report {
+        let report = Report {
             trace: TraceSummary {
                 window,
                 span_ns: window.1.since(window.0),
@@ -173,7 +199,8 @@ impl<'a> ProbedAnalysis<'a> {
             functions,
             loss,
             limits,
-        }
+        };
+        (report, parts)
     }
 
     fn thread_loss(
@@ -181,7 +208,7 @@ impl<'a> ProbedAnalysis<'a> {
         tid: Tid,
         (born, died): (Option<Ns>, Option<Ns>),
         window: (Ns, Ns),
-        ledger: &mut LossLedger,
+        (ledger, gaps): (&mut LossLedger, &mut Vec<RowGap>),
     ) -> ThreadLoss {
         let life = ThreadLife { born, died, ..ThreadLife::default() };
         let mut thread = ThreadWindow::new(Some(&life), window, false);
@@ -195,6 +222,7 @@ impl<'a> ProbedAnalysis<'a> {
             };
             let lost_ns = thread.gap(&gap);
             ledger.add_many(lost.count, tid, None, &gap, lost_ns);
+            gaps.push(RowGap { tid: Some(tid), cpu: None, gap, lost_ns });
         }
         thread.finish(tid)
     }
@@ -358,7 +386,11 @@ impl<'a> ProbedAnalysis<'a> {
             self.keep_reasons(call, row.id);
         }
         if let Some(rows) = rows.filter(|_| is_reported) {
-            self.give(call, &row, children, rows);
+            self.give(call, &row, &children, rows);
+        }
+        if is_reported && self.parts.is_some() {
+            let parts = self.parts_of(call, &row, children);
+            self.parts.as_mut().and_then(|kept| kept.insert(row.id, parts));
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;
         let mut sums = if counts { self.sums.causes(call.function, began) } else { None };
@@ -370,18 +402,26 @@ impl<'a> ProbedAnalysis<'a> {
         &self,
         call: &ProbedCall,
         row: &CallRow,
-        children: Vec<(ChildKey, RunningTotal)>,
+        children: &[(ChildKey, RunningTotal)],
         rows: &mut dyn RowSink,
     ) {
         let reasons = self.intervals.reasons_of(call);
         rows.row(call.function, row, longest(&reasons));
-        if !rows.wants_parts() {
-            return;
+        if rows.wants_parts() {
+            rows.parts(row, &self.parts_of(call, row, children.to_vec()));
         }
+    }
+
+    fn parts_of(
+        &self,
+        call: &ProbedCall,
+        row: &CallRow,
+        children: Vec<(ChildKey, RunningTotal)>,
+    ) -> RowParts {
         let has_children = row.began() == SliceKind::WithChildren;
         let off_cpu = OffCpuKnown(self.no_off_cpu.is_none());
         let children = if has_children { parts_of_row(children, row, off_cpu) } else { Vec::new() };
-        rows.parts(row, &RowParts { children, waits: self.intervals.waits_of(call) });
+        RowParts { children, waits: self.intervals.waits_of(call) }
     }
 }
 

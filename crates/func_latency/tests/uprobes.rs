@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::record::{Field, Row};
 use probing::{Probing, TICK_NS, compiled, not_permitted, stolen_ns};
 use serde_json::Value;
 
@@ -442,6 +444,47 @@ fn without_the_scheduler_time_off_the_cpu_is_not_known() {
     let rows = std::fs::read_to_string(rows).unwrap();
     let row: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
     assert_eq!((&row["off_cpu_ns"], &row["measured_off_cpu_ns"]), (&Value::Null, &Value::Null));
+}
+
+/// Rows of a table of a run, below a directory that has no other run.
+fn table(directory: &Path, name: &str) -> Vec<Value> {
+    let runs = std::fs::read_dir(directory.join(name)).unwrap();
+    let [run] = <[_; 1]>::try_from(runs.map(|run| run.unwrap().path()).collect::<Vec<_>>()).unwrap();
+    assert!(run.file_name().unwrap().to_str().unwrap().starts_with("recording=u"), "{}", run.display());
+    let file = std::fs::File::open(run.join(format!("{name}.parquet"))).unwrap();
+    let value = |field: &Field| match field {
+        Field::Null => Value::Null,
+        Field::Int(number) => (*number).into(),
+        Field::Long(number) => (*number).into(),
+        Field::Str(text) => text.clone().into(),
+        other => other.to_string().into(),
+    };
+    let row = |row: Row| -> Value {
+        row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+    };
+    let rows = SerializedFileReader::new(file).unwrap().into_iter();
+    rows.map(|read| row(read.unwrap())).collect()
+}
+
+#[test]
+fn tables_have_what_each_call_called_and_waited_for() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uprobes-tables");
+    let _ = std::fs::remove_dir_all(&directory);
+    let place = format!("{}/", directory.display());
+    let Some(seen) = probed("sleep", &["waits"], &["--rows", &place]) else { return };
+    let [calls, children, waits] = ["calls", "children", "off_cpu"].map(|name| table(&directory, name));
+    assert_eq!((calls.len() as u64, table(&directory, "gaps")), (seen.counted[0], vec![]));
+    let sum = |rows: &[Value], column: &str| rows.iter().filter_map(|row| row[column].as_u64()).sum::<u64>();
+    let with_children: Vec<Value> =
+        calls.iter().filter(|row| row["began"] == "with_children").cloned().collect();
+    // Of each of these calls children and *self add up to its latency.
+    assert_eq!(sum(&children, "sum_ns"), sum(&with_children, "latency_ns"));
+    let own = children.iter().filter(|row| row["child"] == "*self").count();
+    assert!(own == with_children.len() && own > 0, "{own} calls with children: {calls:?}");
+    let asleep = waits.iter().filter(|row| row["reason"] == "clock_nanosleep").count() as u64;
+    assert!(asleep + switches_not_told(&seen) >= seen.counted[0], "{waits:?}");
+    let slept_ns: u64 = ["blocked_ns", "runnable_ns", "preempted_ns"].iter().map(|it| sum(&waits, it)).sum();
+    assert!(slept_ns <= sum(&calls, "off_cpu_ns"), "{slept_ns} ns: {waits:?}");
 }
 
 #[test]

@@ -127,7 +127,8 @@ fn report_in_intervals(
     let program = Program::new();
     let around = Surroundings { code: &program, functions: &program, ..crate::nowhere::surroundings() };
     let functions = vec![(F, cost()), (G, cost())];
-    let mut analysis = ProbedAnalysis::new(request, functions, &[Tid(7)], around, &NoNames);
+    let analysis = ProbedAnalysis::new(request, functions, &[Tid(7)], around, &NoNames);
+    let mut analysis = analysis.keeping_parts();
     let mut intervals = Vec::new();
     for seen in seen {
         match seen {
@@ -139,10 +140,13 @@ fn report_in_intervals(
             Seen::Interval => intervals.extend(analysis.take_interval((Ns(0), Ns(10_000)))),
         }
     }
-    let report = analysis.finish((Ns(0), Ns(10_000)), Limits::default());
+    let (report, kept) = analysis.finish_with_parts((Ns(0), Ns(10_000)), Limits::default());
     if request.rows {
         assert_eq!(check(&report), []);
     }
+    let given: BTreeMap<CallId, RowParts> =
+        rows.0.iter().map(|(id, _, parts)| (*id, parts.clone())).collect();
+    assert_eq!(kept.of_calls, given);
     (report.functions.into_iter().next().unwrap(), intervals)
 }
 
@@ -489,4 +493,7 @@ fn children_of_lost_calls_are_forgotten() {
     );
     analysis.thread(&ProbedThread { tid: Tid(7), born: Ns(0), died: Some(Ns(20_000_000)) });
     assert!(analysis.children.is_empty());
+    let (_, parts) = analysis.finish_with_parts((Ns(0), Ns(10_000_000)), Limits::default());
+    let lost_ns = parts.gaps.iter().map(|gap| gap.lost_ns).sum::<u64>();
+    assert_eq!((parts.gaps.len(), lost_ns), (LOSSES_MAX, 100_000 + 5_904 * 990));
 }

@@ -144,6 +144,9 @@ pub(crate) fn follow(
     if !config.sched {
         analysis = analysis.without_scheduler();
     }
+    if matches!(report.rows, Some(RowsTarget::Tables(_))) {
+        analysis = analysis.keeping_parts();
+    }
     let chosen = chosen(&candidates, wanted.len(), &ready.choice);
     let timed = Timed {
         config,
@@ -158,8 +161,10 @@ pub(crate) fn follow(
     let (summary, removal) = (went.summary, went.removal);
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
+    let (report_of_calls, parts) = analysis.finish_with_parts(summary.window, limits);
     let seen = Seen {
-        report: analysis.finish(summary.window, limits),
+        report: report_of_calls,
+        parts,
         realtime_offset_ns: summary.realtime_offset_ns,
         missed_switches: summary.missed_switches,
     };
@@ -171,14 +176,6 @@ pub(crate) fn follow(
 
 /// Refuses outputs that probes have nothing for.
 fn refuse_outputs(report: &ReportConfig) -> Result<()> {
-    if let Some(RowsTarget::Tables(path)) = &report.rows {
-        let message = format!(
-            "--rows {}: probes know the calls, and not when each was off the CPU or what it called: name a \
-             file, calls.parquet",
-            path.display()
-        );
-        return Err(failure(Exit::Usage, message));
-    }
     if report.summary.is_some() {
         let message = "--summary: what probes time is scaled from slices of the window, and does not add up: \
                        it needs a recording of Intel PT";

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use analyzer::{ProbedAnalysis, Report, Request, StackNames, Surroundings};
+use analyzer::{ProbedAnalysis, ProbedParts, Report, Request, StackNames, Surroundings};
 use anyhow::Result;
 use bpf::{EndCosts, Ends};
 use image::{Image, KernelSymbols};
@@ -16,7 +16,7 @@ use crate::filter::NsRange;
 use crate::live_code::LiveCode;
 use crate::render::Names as _;
 use crate::render::image_names::ImageNames;
-use crate::render::rows::{self, Origin};
+use crate::render::rows::{self, Origin, RowsTarget};
 use crate::render::units::{counted, duration};
 use crate::render::{PROBES, View};
 use crate::report_command::{with_rows, write_report};
@@ -114,6 +114,8 @@ impl StackNames for LiveNames<'_> {
 pub(super) struct Seen {
     /// The figures.
     pub(super) report: Report,
+    /// What its rows are made of, if tables are written.
+    pub(super) parts: ProbedParts,
     /// What is to be added to its times to get real time.
     pub(super) realtime_offset_ns: i64,
     /// Switches of threads that the kernel did not tell.
@@ -132,7 +134,7 @@ pub(super) fn write(
     seen: Seen,
     costs: &EndCosts,
 ) -> Result<Exit> {
-    let Seen { mut report, realtime_offset_ns, missed_switches } = seen;
+    let Seen { mut report, parts, realtime_offset_ns, missed_switches } = seen;
     let is_region = |id| code.image.region(id).is_some();
     let violations = if config.check { analyzer::check_with(&report, is_region) } else { Vec::new() };
     let wanted = leave_out_uncalled(&mut report, wanted);
@@ -141,11 +143,12 @@ pub(super) fn write(
     // What was measured is there once: where a file cannot be written after all, the report still is.
     let origin = Origin {
         host: host::name(),
-        recording: None,
+        recording: config.rows.as_ref().and_then(|rows| partition(rows, &report, realtime_offset_ns)),
         realtime_offset_ns: Some(realtime_offset_ns),
         labels: config.labels.clone(),
     };
-    let rows = config.rows.as_ref().map_or(Ok(()), |to| rows::write_file(to, &report, &names, &origin));
+    let rows =
+        config.rows.as_ref().map_or(Ok(()), |to| rows::write_file(to, (&report, &parts), &names, &origin));
     let inlined = target::inlined(&code.image, &wanted);
     let view = View {
         report: &report,
@@ -174,6 +177,13 @@ pub(super) fn write(
     }
     ways_on(&report, chosen, &wanted, code, &inlined);
     Ok(if violations.is_empty() { verdict(config, &report, &names) } else { Exit::Inconsistent })
+}
+
+/// A name for what these probes have timed, so that tables of several runs can stand below one directory:
+/// when the window began, in ns since 1970.
+fn partition(rows: &RowsTarget, report: &Report, realtime_offset_ns: i64) -> Option<String> {
+    let began = i128::from(report.trace.window.0.0) + i128::from(realtime_offset_ns);
+    matches!(rows, RowsTarget::Tables(_)).then(|| format!("u{began:016x}"))
 }
 
 fn processes(chosen: &[Candidate]) -> String {

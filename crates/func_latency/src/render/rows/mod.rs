@@ -9,7 +9,7 @@ mod tables;
 mod target;
 mod texts;
 
-use analyzer::{CountersAsked, Report, RowSink};
+use analyzer::{CountersAsked, ProbedParts, Report, RowSink};
 use anyhow::Result;
 
 use super::Names;
@@ -74,16 +74,26 @@ impl<'n> RowsOutput<'n> {
     }
 }
 
-/// Writes the rows that a report has to a file.
+/// Writes the rows that a report has, and what they are made of where tables are written.
 ///
 /// # Errors
-/// The file could not be created or written.
-pub fn write_file(target: &RowsTarget, report: &Report, names: &dyn Names, origin: &Origin) -> Result<()> {
+/// A file could not be created or written.
+pub fn write_file(
+    target: &RowsTarget,
+    (report, parts): (&Report, &ProbedParts),
+    names: &dyn Names,
+    origin: &Origin,
+) -> Result<()> {
     let mut output = RowsOutput::new(target, names, origin, None)?;
+    let sink = output.sink();
     for (number, function) in report.functions.iter().enumerate() {
         for (at, row) in function.rows.iter().enumerate() {
-            output.sink().row(number, row, function.row_reasons.longest_of(at));
+            sink.row(number, row, function.row_reasons.longest_of(at));
+            if let Some(parts) = parts.of_calls.get(&row.id).filter(|_| sink.wants_parts()) {
+                sink.parts(row, parts);
+            }
         }
     }
+    parts.gaps.iter().for_each(|gap| sink.gap(gap));
     output.finish()
 }
