@@ -64,7 +64,7 @@ pub struct ProbedAnalysis<'a> {
     /// By wanted function, what each call waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     /// `None`: they are not asked for.
-    parts: Option<BTreeMap<CallId, RowParts>>,
+    parts: Option<BTreeMap<(CallId, Ns), RowParts>>,
     names: &'a dyn StackNames,
     threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
     lost: BTreeMap<Tid, Vec<LostCalls>>,
@@ -75,8 +75,9 @@ pub struct ProbedAnalysis<'a> {
 /// What rows are made of, and what was not seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbedParts {
-    /// Of each row of the report.
-    pub of_calls: BTreeMap<CallId, RowParts>,
+    /// Of each row of the report that has any, by its number and entry: a number may be given to another
+    /// thread.
+    pub of_calls: BTreeMap<(CallId, Ns), RowParts>,
     /// Of each thread, in its order.
     pub gaps: Vec<RowGap>,
 }
@@ -390,7 +391,9 @@ impl<'a> ProbedAnalysis<'a> {
         }
         if is_reported && self.parts.is_some() {
             let parts = self.parts_of(call, &row, children);
-            self.parts.as_mut().and_then(|kept| kept.insert(row.id, parts));
+            let is_any = !(parts.children.is_empty() && parts.waits.is_empty());
+            let kept = self.parts.as_mut().filter(|_| is_any);
+            kept.and_then(|kept| kept.insert((row.id, row.start_ns), parts));
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;
         let mut sums = if counts { self.sums.causes(call.function, began) } else { None };

@@ -26,7 +26,7 @@ use crate::events::BufferEvents;
 use crate::losses::Losses;
 use crate::newborns::Newborns;
 use crate::output::Output;
-use crate::ring_copies::{CopyingDrain, LastCopy, RingCopies, RingCopy, has_psb};
+use crate::ring_copies::{CopyOutcome, CopyingDrain, LastCopy, RingCopies, RingCopy, has_psb};
 use crate::rounds::{Rounds, Turn};
 use crate::sys::{Ring, tsc};
 
@@ -38,6 +38,9 @@ const PAYLOAD_ALIGNMENT: u64 = 8;
 /// watermark, since Linux 5.13): up to half of a full buffer may be free. To enable an enabled event does no
 /// harm.
 const FREE_SHARE: u64 = 2;
+
+/// A ring that is written while it is copied is copied again.
+const COPIES_MAX: usize = 3;
 
 /// What all drains share.
 pub(crate) struct Shared<'a> {
@@ -226,16 +229,20 @@ impl<'a> Drain<'a> {
     fn pass(&mut self, asked: Option<u64>) {
         self.shared.rounds.begin(&mut self.turn);
         let asked = asked.filter(|_| self.copying.is_some());
-        let (mut opened, mut copies) = (Vec::new(), Vec::new());
+        let (mut opened, mut copies, mut has_left) = (Vec::new(), Vec::new(), false);
         for buffer in &mut self.buffers {
             self.records.clear();
             if asked.is_some() {
-                copies.extend(buffer.copy(&mut self.ring_bytes, self.shared));
+                match buffer.copy(&mut self.ring_bytes, self.shared) {
+                    CopyOutcome::Copied(copy) => copies.push(copy),
+                    CopyOutcome::Left => has_left = true,
+                    CopyOutcome::Nothing => (),
+                }
             }
             opened.extend(buffer.drain(&mut self.records, self.shared));
         }
         if let (Some(copying), Some(number)) = (&mut self.copying, asked) {
-            copying.made(number, copies);
+            copying.made(number, copies, has_left);
             self.shared.output.cut_after(self.shared.now());
         }
         if let Some(time) = self.shared.rounds.end(&mut self.turn, || self.shared.now()) {
@@ -255,7 +262,7 @@ impl<'a> Drain<'a> {
         self.buffers = live;
         for mut buffer in ended {
             if let Some(copying) = &mut self.copying
-                && let Some(copy) = buffer.copy(&mut self.ring_bytes, self.shared)
+                && let CopyOutcome::Copied(copy) = buffer.copy(&mut self.ring_bytes, self.shared)
             {
                 copying.ended(copy);
             }
@@ -321,20 +328,29 @@ impl DrainedBuffer {
         }
     }
 
-    /// Writes what is new in a ring that is overwritten; `None`: nothing that can be decoded, or there was no
-    /// room for it, and the next copy has it.
-    fn copy(&mut self, bytes: &mut Vec<u8>, shared: &Shared<'_>) -> Option<RingCopy> {
+    /// Writes what is new in a ring that is overwritten.
+    fn copy(&mut self, bytes: &mut Vec<u8>, shared: &Shared<'_>) -> CopyOutcome {
         let began = shared.now();
+        // A thread that is born as its creator's event is disabled may inherit it enabled: the second time
+        // finds it.
         self.events.disable_trace();
-        let head = self.ring.copy_trace(bytes);
+        self.events.disable_trace();
+        let head = (0..COPIES_MAX).find_map(|_| self.ring.copy_trace(bytes));
         self.enable(shared);
-        let part = self.last_copy.new_part(bytes, head?);
-        if !has_psb(part.pieces) || !self.write(part.offset, part.pieces, shared) {
-            return None;
+        if self.ring.trace_bytes() == 0 {
+            return CopyOutcome::Nothing;
+        }
+        let Some(head) = head else { return CopyOutcome::Left };
+        let part = self.last_copy.new_part(bytes, head);
+        if !has_psb(part.pieces) {
+            return CopyOutcome::Nothing;
+        }
+        if !self.write(part.offset, part.pieces, shared) {
+            return CopyOutcome::Left;
         }
         self.losses.trace_bytes += part.len();
-        let range = self.last_copy.took(&part, head?);
-        Some(RingCopy { owner: self.events.owner, range, span: (began, shared.now()) })
+        let range = self.last_copy.took(&part, head);
+        CopyOutcome::Copied(RingCopy { owner: self.events.owner, range, span: (began, shared.now()) })
     }
 
     /// Writes the trace up to `head`; returns how much that was.

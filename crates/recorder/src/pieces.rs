@@ -71,8 +71,10 @@ pub(crate) struct Cutting {
     features: Features,
     /// What each new piece begins with.
     head: Writer<Cursor<Vec<u8>>>,
-    /// The records of threads that live, which follow it.
-    threads: BTreeMap<u32, Vec<u8>>,
+    /// What is known of threads that live, which follows it.
+    threads: BTreeMap<u32, LiveThread>,
+    /// Deaths of which the time is not complete: records of the thread may still come from other rings.
+    deaths: Vec<Death>,
     number: u64,
     path: PathBuf,
     new_from: u64,
@@ -97,24 +99,79 @@ const ID_INDEX: u32 = 69;
 enum Kept {
     /// For ever: mappings, the ids of events, a program that is executed.
     Always,
-    /// While the thread lives: its birth, its name, where it is traced.
-    WithThread(u32),
-    /// Its thread has died; the first of a process is known for ever, with its code.
-    Death { tid: u32, first: bool },
+    /// While the thread lives.
+    OfThread(u32, ThreadFact),
+    /// The first thread of a process is known for ever, with its code.
+    Death { tid: u32, first: bool, time: Ns },
+}
+
+/// What a record tells of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadFact {
+    Birth(Ns),
+    Name,
+    /// It is traced on a CPU.
+    Start,
+}
+
+/// The records of a thread that lives.
+#[derive(Debug, Default)]
+struct LiveThread {
+    /// `None`: it was there from the start, or its birth is yet to be read.
+    birth: Option<(Ns, Vec<u8>)>,
+    /// The last one.
+    name: Vec<u8>,
+    starts: Vec<u8>,
+}
+
+/// A thread that has died, and the record of that.
+#[derive(Debug)]
+struct Death {
+    tid: u32,
+    first: bool,
+    time: Ns,
+    record: Vec<u8>,
+}
+
+/// Bytes of records that say where one thread is traced: those of all CPUs are fewer.
+const STARTS_MAX: usize = 64 << 10;
+
+impl LiveThread {
+    fn add(&mut self, fact: ThreadFact, record: &[u8]) {
+        match fact {
+            ThreadFact::Birth(time) => {
+                // Another thread had the number.
+                if self.birth.as_ref().is_some_and(|(birth, _)| *birth < time) {
+                    *self = Self::default();
+                }
+                self.birth = Some((time, record.to_vec()));
+            }
+            ThreadFact::Name => self.name = record.to_vec(),
+            ThreadFact::Start if self.starts.len() < STARTS_MAX => self.starts.extend_from_slice(record),
+            ThreadFact::Start => (),
+        }
+    }
+
+    fn records(&self) -> [&[u8]; 3] {
+        let birth = self.birth.as_ref().map_or(&[][..], |(_, record)| record);
+        [birth, &self.name, &self.starts]
+    }
 }
 
 impl Kept {
     fn of(record: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(record.get(at..at + 4)?.try_into().ok()?));
+        let time = |at: usize| Some(Ns(u64::from_le_bytes(record.get(at..at + 8)?.try_into().ok()?)));
         match word(0)? {
             MMAP | MMAP2 | ID_INDEX => Some(Self::Always),
             // `pid, tid`
             COMM if record.get(4..6).is_some_and(is_exec) => Some(Self::Always),
-            COMM | ITRACE_START => Some(Self::WithThread(word(12)?)),
-            // `pid, ppid, tid, ptid`: a process has its code from its parent.
+            COMM => Some(Self::OfThread(word(12)?, ThreadFact::Name)),
+            ITRACE_START => Some(Self::OfThread(word(12)?, ThreadFact::Start)),
+            // `pid, ppid, tid, ptid, time`: a process has its code from its parent.
             FORK if word(8)? != word(12)? => Some(Self::Always),
-            FORK => Some(Self::WithThread(word(16)?)),
-            EXIT => Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)? }),
+            FORK => Some(Self::OfThread(word(16)?, ThreadFact::Birth(time(24)?))),
+            EXIT => Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)?, time: time(24)? }),
             _ => None,
         }
     }
@@ -138,6 +195,7 @@ impl Cutting {
             features,
             head,
             threads: BTreeMap::new(),
+            deaths: Vec::new(),
             number: 0,
             path: piece_path(&pieces.directory, 0),
             // A reader takes all of the first one.
@@ -156,13 +214,9 @@ impl Cutting {
         while let Some((record, after)) = first_record(rest) {
             match Kept::of(record) {
                 Some(Kept::Always) => self.head.record(record)?,
-                Some(Kept::WithThread(tid)) => self.threads.entry(tid).or_default().extend_from_slice(record),
-                Some(Kept::Death { tid, first }) => {
-                    // One that was there from the start is told of in the head.
-                    let has_gone = self.threads.remove(&tid).is_some();
-                    if first || !has_gone {
-                        self.head.record(record)?;
-                    }
+                Some(Kept::OfThread(tid, fact)) => self.threads.entry(tid).or_default().add(fact, record),
+                Some(Kept::Death { tid, first, time }) => {
+                    self.deaths.push(Death { tid, first, time, record: record.to_vec() });
                 }
                 None => (),
             }
@@ -202,8 +256,9 @@ impl Cutting {
         let number = self.number + 1;
         let path = piece_path(&self.directory, number);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        self.bury(until)?;
         let mut next = self.head.copy_to(file, self.head.get_ref().get_ref())?;
-        self.threads.values().try_for_each(|records| next.record(records))?;
+        self.threads.values().flat_map(LiveThread::records).try_for_each(|records| next.record(records))?;
         let new_from = next.position();
         let bytes = std::mem::replace(writer, next).finish(&self.features)?.metadata()?.len();
         let path = std::mem::replace(&mut self.path, path);
@@ -211,6 +266,25 @@ impl Cutting {
         (self.number, self.new_from) = (number, new_from);
         (self.trace_bytes, self.left_out_bytes, self.began) = (0, 0, Instant::now());
         self.ends_after = self.ends_after.filter(|time| *time > until);
+        Ok(())
+    }
+
+    /// Forgets threads that had died by then: everything up to it was read.
+    fn bury(&mut self, until: Ns) -> io::Result<()> {
+        let (dead, later): (Vec<Death>, _) =
+            std::mem::take(&mut self.deaths).into_iter().partition(|death| death.time <= until);
+        self.deaths = later;
+        for Death { tid, first, time, record } in dead {
+            let birth =
+                self.threads.get(&tid).and_then(|thread| thread.birth.as_ref()).map(|(birth, _)| *birth);
+            if birth.is_none_or(|birth| birth <= time) {
+                self.threads.remove(&tid);
+            }
+            // What the head has of one that was there from the start stays there.
+            if first || birth.is_none() {
+                self.head.record(&record)?;
+            }
+        }
         Ok(())
     }
 
@@ -278,7 +352,7 @@ mod tests {
 
     #[test]
     fn threads_are_kept_as_long_as_they_live_and_what_code_needs_for_ever() {
-        let id = SampleId::default();
+        let id = SampleId { time: Ns(50), ..SampleId::default() };
         let kept = |record: &Record<'_>| {
             let mut bytes = Vec::new();
             record.encode(&id, &mut bytes);
@@ -286,12 +360,58 @@ mod tests {
         };
         let (pid, tid) = (Pid(7), Tid(9));
         let fork = |parent_pid| Record::Fork { pid, tid, parent_pid, parent_tid: Tid(7) };
-        let exit = Record::Exit { pid, tid, parent_pid: pid, parent_tid: Tid(7) };
+        let exit = |tid| Record::Exit { pid, tid, parent_pid: pid, parent_tid: Tid(7) };
         let comm = |exec| Record::Comm { pid, tid, name: "x", exec };
         let switch = Record::Switch { out: true, preempted: false };
-        assert_eq!((kept(&fork(pid)), kept(&fork(Pid(6)))), (Some(Kept::WithThread(9)), Some(Kept::Always)));
-        assert_eq!((kept(&comm(false)), kept(&comm(true))), (Some(Kept::WithThread(9)), Some(Kept::Always)));
-        assert_eq!(kept(&Record::ItraceStart { pid, tid }), Some(Kept::WithThread(9)));
-        assert_eq!((kept(&exit), kept(&switch)), (Some(Kept::Death { tid: 9, first: false }), None));
+        let birth = Kept::OfThread(9, ThreadFact::Birth(Ns(50)));
+        assert_eq!((kept(&fork(pid)), kept(&fork(Pid(6)))), (Some(birth), Some(Kept::Always)));
+        let name = Kept::OfThread(9, ThreadFact::Name);
+        assert_eq!((kept(&comm(false)), kept(&comm(true))), (Some(name), Some(Kept::Always)));
+        let start = Kept::OfThread(9, ThreadFact::Start);
+        assert_eq!(kept(&Record::ItraceStart { pid, tid }), Some(start));
+        let death = |tid, first| Some(Kept::Death { tid, first, time: Ns(50) });
+        assert_eq!((kept(&exit(tid)), kept(&exit(Tid(7)))), (death(9, false), death(7, true)));
+        assert_eq!(kept(&switch), None);
+    }
+
+    /// Rings are read one after the other.
+    #[test]
+    fn a_thread_is_forgotten_when_all_up_to_its_death_was_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (reader, _pieces) = std::sync::mpsc::channel();
+        let pieces = Pieces {
+            directory: directory.path().to_path_buf(),
+            length: Duration::ZERO,
+            most_bytes: 1 << 20,
+            waiting_bytes: Arc::default(),
+            reader,
+            copies: None,
+        };
+        let head = Writer::new(Cursor::new(Vec::new()), Vec::new()).unwrap();
+        let mut cutting = Cutting::new(&pieces, head, Features::default());
+        let mut read = |time, record: &Record<'_>| {
+            let mut bytes = Vec::new();
+            record.encode(&SampleId { time: Ns(time), ..SampleId::default() }, &mut bytes);
+            cutting.keep(&bytes).unwrap();
+        };
+        let pid = Pid(7);
+        let born = |tid| Record::Fork { pid, tid: Tid(tid), parent_pid: pid, parent_tid: Tid(7) };
+        let died = |tid| Record::Exit { pid, tid: Tid(tid), parent_pid: pid, parent_tid: Tid(7) };
+        read(40, &died(9));
+        read(20, &born(9));
+        read(30, &Record::ItraceStart { pid, tid: Tid(9) });
+        read(60, &born(8));
+        read(70, &died(8));
+        // Its number is another one's.
+        read(80, &born(8));
+        read(65, &died(5));
+        let known = |cutting: &Cutting| cutting.threads.keys().copied().collect::<Vec<u32>>();
+        let head = cutting.head.get_ref().get_ref().len();
+        cutting.bury(Ns(39)).unwrap();
+        assert_eq!(known(&cutting), [8, 9]);
+        cutting.bury(Ns(100)).unwrap();
+        assert_eq!((known(&cutting), cutting.deaths.len()), (vec![8], 0));
+        assert_eq!(cutting.threads[&8].birth.as_ref().unwrap().0, Ns(80));
+        assert!(cutting.head.get_ref().get_ref().len() > head, "5 was there from the start");
     }
 }

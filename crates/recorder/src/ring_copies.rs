@@ -39,6 +39,8 @@ pub struct RingCopies {
 struct State {
     drains: Vec<DrainState>,
     made: Vec<Untaken>,
+    /// Of a ring there is no copy that was asked for.
+    has_left: bool,
 }
 
 /// What was copied of one ring.
@@ -48,6 +50,15 @@ pub(crate) struct RingCopy {
     pub(crate) range: Range<AuxOffset>,
     /// From when on its trace was off for it until it was in the file, in perf's clock.
     pub(crate) span: (Ns, Ns),
+}
+
+/// What became of a ring that was to be copied.
+pub(crate) enum CopyOutcome {
+    Copied(RingCopy),
+    /// Nothing is new that can be decoded.
+    Nothing,
+    /// It had no room, or was being written: the next copy has it.
+    Left,
 }
 
 /// A copy that waits to be taken.
@@ -69,6 +80,8 @@ pub struct Copied {
     pub began: Option<Ns>,
     /// When all of it was in the file.
     pub until: Ns,
+    /// Of a ring there is no copy, as it had no room, or was being written: the next one has it.
+    pub has_left: bool,
 }
 
 impl Copied {
@@ -81,6 +94,7 @@ impl Copied {
         }
         self.began = self.began.into_iter().chain(later.began).min();
         self.until = self.until.max(later.until);
+        self.has_left = later.has_left;
     }
 }
 
@@ -117,13 +131,21 @@ impl RingCopies {
     pub fn take(&self, number: u64) -> Option<Copied> {
         let mut state = self.state();
         let are_made = !state.drains.is_empty() && state.drains.iter().all(|drain| drain.answered >= number);
-        are_made.then(|| taken(&mut state.made, number))
+        are_made.then(|| state.taken(number))
     }
 
     /// What was copied since, whether or not it was asked for: the recording has ended.
     #[must_use]
     pub fn take_rest(&self) -> Copied {
-        taken(&mut self.state().made, u64::MAX)
+        self.state().taken(u64::MAX)
+    }
+
+    /// A request was not answered yet, or its copies were not taken.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        let (asked, state) = (self.asked.load(Ordering::SeqCst), self.state());
+        let is_answered = state.drains.iter().all(|drain| drain.answered >= asked);
+        !is_answered || state.made.iter().any(|untaken| untaken.is_asked)
     }
 
     /// Forgets what was not asked for and was in the file by then.
@@ -144,16 +166,20 @@ impl RingCopies {
     }
 }
 
-/// Takes out those that answer requests up to `number`.
-fn taken(made: &mut Vec<Untaken>, number: u64) -> Copied {
-    let (due, later) = std::mem::take(made).into_iter().partition(|untaken| untaken.number <= number);
-    *made = later;
-    let due: Vec<Untaken> = due;
-    let mut all = Copied::default();
-    for Untaken { copy: RingCopy { owner, range, span: (began, until) }, is_asked, .. } in due {
-        all.add(Copied { trace: [(owner, range)].into(), began: is_asked.then_some(began), until });
+impl State {
+    /// Takes out the copies that answer requests up to `number`.
+    fn taken(&mut self, number: u64) -> Copied {
+        let (due, later): (Vec<Untaken>, _) =
+            std::mem::take(&mut self.made).into_iter().partition(|untaken| untaken.number <= number);
+        self.made = later;
+        let mut all = Copied::default();
+        for Untaken { copy: RingCopy { owner, range, span: (began, until) }, is_asked, .. } in due {
+            let began = is_asked.then_some(began);
+            all.add(Copied { trace: [(owner, range)].into(), began, until, has_left: false });
+        }
+        all.has_left = std::mem::take(&mut self.has_left);
+        all
     }
-    all
 }
 
 impl CopyingDrain<'_> {
@@ -166,11 +192,13 @@ impl CopyingDrain<'_> {
     }
 
     /// All rings of this drain were copied since `number` was asked for, and these are in the file.
-    pub(crate) fn made(&mut self, number: u64, copies: Vec<RingCopy>) {
+    /// `has_left`: of some ring there is no copy, which the next one has.
+    pub(crate) fn made(&mut self, number: u64, copies: Vec<RingCopy>, has_left: bool) {
         let first = self.answered.saturating_add(1);
         self.answered = number;
         let mut state = self.copies.state();
         state.made.extend(copies.into_iter().map(|copy| Untaken { copy, number: first, is_asked: true }));
+        state.has_left |= has_left;
         if let Some(drain) = state.drains.get_mut(self.place) {
             drain.answered = number;
         }
@@ -339,19 +367,26 @@ mod tests {
         let made = |cpu, (from, to), at| {
             vec![RingCopy { owner: owner(cpu), range: range(from, to), span: (Ns(at - 5), Ns(at)) }]
         };
-        one.made(1, made(0, (0, 8), 70));
+        assert!(copies.is_waited_for());
+        one.made(1, made(0, (0, 8), 70), false);
         assert_eq!((one.asked(), copies.take(number)), (None, None));
         // The other drain answers two requests with one copy.
         assert_eq!((copies.ask(), two.asked()), (2, Some(2)));
-        two.made(2, made(1, (0, 9), 60));
-        one.made(2, made(0, (8, 12), 71));
+        two.made(2, made(1, (0, 9), 60), true);
+        one.made(2, made(0, (8, 12), 71), false);
         let all = Copied {
             trace: [(owner(0), range(0, 8)), (owner(1), range(0, 9))].into(),
             began: Some(Ns(55)),
             until: Ns(70),
+            has_left: true,
         };
         assert_eq!(copies.take(1), Some(all));
-        let second = Copied { trace: [(owner(0), range(8, 12))].into(), began: Some(Ns(66)), until: Ns(71) };
+        let second = Copied {
+            trace: [(owner(0), range(8, 12))].into(),
+            began: Some(Ns(66)),
+            until: Ns(71),
+            has_left: false,
+        };
         assert_eq!((copies.take(2), copies.take(2)), (Some(second), Some(Copied::default())), "taken");
         // Of threads that have ended.
         let ended = |(from, to), at| made(0, (from, to), at).remove(0);
@@ -360,7 +395,8 @@ mod tests {
         one.ended(ended((20, 24), 90));
         one.ended(ended((30, 31), 95));
         one.ended(ended((0, 5), 99));
-        let rest = Copied { trace: [(owner(0), range(0, 5))].into(), began: None, until: Ns(99) };
+        let rest =
+            Copied { trace: [(owner(0), range(0, 5))].into(), began: None, until: Ns(99), has_left: false };
         assert_eq!(copies.take_rest(), rest, "of two threads with a number the later one");
     }
 

@@ -67,8 +67,8 @@ impl OwnTime {
     fn keeps(&mut self, share: f64, must: bool) -> bool {
         self.due += share;
         let keeps = must || self.due >= 0.5;
-        // Those that must keep it are not made up for by others.
-        self.due = (self.due - f64::from(keeps)).max(-0.5);
+        // Calls that must keep it are made up for by the next ones, but not for ever.
+        self.due = (self.due - f64::from(keeps)).max(-8.0);
         keeps
     }
 }

@@ -259,15 +259,25 @@ impl Growing {
             self.continuation.forget_code();
             return self.find_on(is_last);
         }
-        match target::wanted(&image, &self.config, Remarks::Now) {
+        let remarks = if self.code.is_none() { Remarks::Now } else { Remarks::Later };
+        match target::wanted(&image, &self.config, remarks) {
             Ok(wanted) => {
                 let request = self.request(&image, &wanted)?;
                 self.code = Some(Code { image, wanted, request, on: Vec::new(), found_on: BTreeSet::new() });
                 self.find_on(is_last)
             }
-            // Its code may come to be mapped, or was unmapped.
+            // Its code may come to be mapped.
             Err(error) if is_last && self.code.is_none() => Err(error),
-            Err(_) => Ok(()),
+            Err(_) => {
+                // Another object has a function of this name now: the one that was found stays.
+                let until = self.continuation.until();
+                if let Some(code) = &mut self.code
+                    && extends(&image, &code.image, &self.schedule, until)
+                {
+                    code.image = image;
+                }
+                Ok(())
+            }
         }
     }
 

@@ -76,6 +76,8 @@ struct FlightRecorder<'a> {
     is_over: bool,
     /// When the last one was taken: the next one has no trace from before that.
     begins: Option<Ns>,
+    /// The last one lacks a ring, which the next one has.
+    has_left: bool,
 }
 
 /// A snapshot that is being taken.
@@ -110,7 +112,7 @@ impl<'a> FlightRecorder<'a> {
             (clock.map(recorder::perf_clock_now), number)
         });
         messages::note(format!(
-            "nothing of the trace is written or decoded until SIGUSR2 (kill -USR2 {}), the exit of --until's command, or the end",
+            "no trace is written or decoded until SIGUSR2 (kill -USR2 {}), a command of --until, or the end",
             std::process::id()
         ));
         Ok(Self {
@@ -127,6 +129,7 @@ impl<'a> FlightRecorder<'a> {
             asked: VecDeque::new(),
             is_over: false,
             begins: None,
+            has_left: false,
         })
     }
 
@@ -159,8 +162,7 @@ impl<'a> FlightRecorder<'a> {
         let mut opened = OpenedPiece::new(&piece)?;
         if piece.left_out_bytes > 0 {
             messages::warn(format!(
-                "{} of a copy had no room, and are left for the next one: --spool has room for more, or -m makes buffers \
-                 smaller",
+                "{} of trace had no room: --spool has room for more, or -m makes buffers smaller",
                 size(piece.left_out_bytes)
             ));
         }
@@ -177,7 +179,7 @@ impl<'a> FlightRecorder<'a> {
 
     /// Lets go of what is more than the room is for, unless a snapshot may have its copies there.
     fn trim(&mut self) {
-        if self.asked.is_empty() {
+        if self.asked.is_empty() && !self.copies.is_waited_for() {
             let freed = self.kept.trim(Ns(0), self.most_bytes / KEPT_SHARE);
             self.arriving.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
             self.kept.begins().into_iter().for_each(|begins| self.copies.forget_before(begins));
@@ -222,18 +224,20 @@ impl<'a> FlightRecorder<'a> {
 
     /// The recording has ended: what was asked for last, or else its end, has what the rings still held.
     fn end(&mut self) {
-        if self.is_over {
+        if self.is_over && !self.has_left {
             return;
         }
         self.hear();
-        let at = self.asked.front().map_or_else(|| self.now(), |first| first.at);
+        let first = self.asked.front().map(|first| (first.at, first.event.name));
+        let (at, first_name) = first.unzip();
+        let at = at.unwrap_or_else(|| self.now());
         let (mut copied, mut triggers) = (Copied::default(), Vec::new());
         for asked in std::mem::take(&mut self.asked) {
             copied.add(asked.copied.unwrap_or_default());
             triggers.push(asked.event.trigger);
         }
         copied.add(self.copies.take_rest());
-        let name = if triggers.is_empty() { "end" } else { "signal" };
+        let name = first_name.unwrap_or("end");
         let is_asked = !triggers.is_empty();
         triggers.push("the end of the watch".to_owned());
         if is_asked || !copied.trace.is_empty() {
@@ -243,15 +247,19 @@ impl<'a> FlightRecorder<'a> {
 
     fn capture(&mut self, event: Event, at: Ns, copied: Copied) {
         let Event { name, trigger, .. } = event;
+        self.has_left = copied.has_left;
         if copied.trace.is_empty() {
-            messages::note(format!("{trigger}: no new trace that could be decoded"));
+            let why = if copied.has_left { "there was no room for it" } else { "there is no new trace" };
+            messages::note(format!("{trigger}: nothing is captured: {why}"));
             return;
         }
         let hit = Hit { is_asked: true, span: (at, copied.until), ..Hit::at(at, None, name, trigger) };
         self.captures.take(vec![hit]);
         let kept = self.kept.trace();
         let begins = self.begins.max(kept.begins);
-        self.begins = copied.began.or(self.begins);
+        if !copied.has_left {
+            self.begins = copied.began.or(self.begins);
+        }
         let trace = CaptureTrace { copies: Some(copied.trace), begins, ..kept };
         let capturer = TraceCapturer { growing: &self.growing, trace: &trace, calls: self.calls };
         let display = &mut self.display;

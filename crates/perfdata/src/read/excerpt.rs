@@ -130,6 +130,9 @@ impl Before {
     }
 }
 
+/// Who was switched, where, and whether out.
+type SwitchKey = (Option<Tid>, Option<Cpu>, bool);
+
 /// The records, sorted by what becomes of them.
 #[derive(Default)]
 struct Sorted {
@@ -138,8 +141,8 @@ struct Sorted {
     /// From before the excerpt, but for switches, in the order of the file: that of time on each CPU, and
     /// not on all of them.
     earlier: Vec<Earlier>,
-    /// The last switch of each thread on each CPU.
-    switches: BTreeMap<(Option<Tid>, Option<Cpu>), Earlier>,
+    /// The last time that each thread came to each CPU, and left it.
+    switches: BTreeMap<SwitchKey, Earlier>,
     inside: Vec<(Item, Kind)>,
     /// There is a record of the excerpt's time.
     has_begun: bool,
@@ -265,8 +268,8 @@ impl Sorted {
     fn add_earlier(&mut self, item: Item, record: &SidebandRecord) {
         self.number += 1;
         match Earlier::of(item, self.number, record) {
-            Some(switch @ Earlier { change: Change::Switch { .. }, .. }) => {
-                let last = self.switches.entry((switch.tid, switch.cpu)).or_insert(switch);
+            Some(switch @ Earlier { change: Change::Switch { out }, .. }) => {
+                let last = self.switches.entry((switch.tid, switch.cpu, out)).or_insert(switch);
                 *last = if last.order <= switch.order { switch } else { *last };
             }
             earlier => self.earlier.extend(earlier),
@@ -294,7 +297,7 @@ impl Earlier {
 }
 
 impl Start {
-    fn new(sorted: Vec<Earlier>, switches: BTreeMap<(Option<Tid>, Option<Cpu>), Earlier>) -> Self {
+    fn new(sorted: Vec<Earlier>, switches: BTreeMap<SwitchKey, Earlier>) -> Self {
         let mut earlier: Vec<Earlier> = sorted.into_iter().chain(switches.into_values()).collect();
         earlier.sort_by_key(|earlier| earlier.order);
         let mut start = Self::default();
