@@ -337,14 +337,14 @@ mod tests {
             bytes.resize(usize::from(size), 7);
             bytes
         };
-        let records = [record(10, 16), record(14, 8), record(4, 24)].concat();
+        let records = [record(10, 16), record(14, 8), record(4, 32)].concat();
         let mut kinds = Vec::new();
         let mut rest = &records[..];
         while let Some((first, after)) = first_record(rest) {
             kinds.push((first.len(), Kept::of(first).is_some()));
             rest = after;
         }
-        assert_eq!((kinds, rest.len()), (vec![(16, true), (8, false), (24, true)], 0));
+        assert_eq!((kinds, rest.len()), (vec![(16, true), (8, false), (32, true)], 0));
         assert_eq!(Kept::of(&[3, 0, 0, 0, 0, 0, 12, 0, 9, 9, 9, 9]), None, "a name of no thread");
         assert_eq!(first_record(&record(1, 16)[..12]), None);
         assert_eq!(first_record(&[0; 16]), None, "a record of no bytes");
