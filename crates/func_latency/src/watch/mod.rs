@@ -117,9 +117,8 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     record.request.overwrites = has_snapshots;
     let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
     if let Some(Capturing { limits, listener, .. }) = capturing.take_if(|_| has_snapshots) {
-        let display = Display::new(report.format, on_screen)?;
-        let calls = &report.calls;
-        let asked = SnapshotsAsked { calls, with_kernel: !no_sched, display, limits, listener };
+        let (calls, format) = (&report.calls, report.format);
+        let asked = SnapshotsAsked { calls, with_kernel: !no_sched, format, limits, listener };
         return snapshots::run(live, asked);
     }
     capturing.as_mut().map_or(Ok(()), Capturing::begin)?;

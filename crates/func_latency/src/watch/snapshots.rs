@@ -28,6 +28,7 @@ use super::kept_pieces::{KeptPieces, OpenedPiece};
 use super::outside::{Event, Heard, Listener};
 use super::trace_capture::{CaptureTrace, TraceCapturer};
 use super::triggers::Hit;
+use crate::args::Format;
 use crate::config::CallsConfig;
 use crate::exit::Exit;
 use crate::render::units::size;
@@ -39,7 +40,7 @@ pub(super) struct SnapshotsAsked<'a> {
     pub(super) calls: &'a CallsConfig,
     /// The kernel's symbols name what calls waited for.
     pub(super) with_kernel: bool,
-    pub(super) display: Display,
+    pub(super) format: Format,
     pub(super) limits: Limits,
     pub(super) listener: Listener,
 }
@@ -97,7 +98,7 @@ impl<'a> FlightRecorder<'a> {
         first: &Piece,
         asked: SnapshotsAsked<'a>,
     ) -> Result<Self> {
-        let SnapshotsAsked { calls, with_kernel, display, limits, mut listener } = asked;
+        let SnapshotsAsked { calls, with_kernel, format, limits, mut listener } = asked;
         let file = recording::open(&first.path)?;
         let whole = file.recording()?;
         let clock = whole.clock;
@@ -125,7 +126,8 @@ impl<'a> FlightRecorder<'a> {
             clock,
             heard,
             captures: Captures::new(Limits { before_ns: 0, after_ns: 0, ..limits }),
-            display,
+            // Its thread must not take signals: those are held back by now.
+            display: Display::new(format, false)?,
             asked: VecDeque::new(),
             is_over: false,
             begins: None,

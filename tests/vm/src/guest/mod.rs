@@ -35,7 +35,7 @@ pub struct Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 21] = [
+pub const TRIALS: [Trial; 22] = [
     Trial { name: "cost", run: cost::cost },
     Trial { name: "killed", run: crashes::killed },
     Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
@@ -48,6 +48,7 @@ pub const TRIALS: [Trial; 21] = [
     Trial { name: "watch", run: watch::added_up },
     Trial { name: "captures", run: watch::captured },
     Trial { name: "snapshots", run: snapshots::taken },
+    Trial { name: "snapshot-ends", run: snapshots::ended },
     Trial { name: "view", run: watch::viewed },
     Trial { name: "behind", run: watch::behind },
     Trial { name: "preview", run: targets::preview },

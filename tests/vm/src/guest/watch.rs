@@ -37,7 +37,11 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
     let mut more: Vec<String> = triggers.map(str::to_owned).to_vec();
     more.push(captures.display().to_string());
     more.extend(window.map(str::to_owned));
-    let ask = |watch: &Child| signal("USR2", watch);
+    let ask = |watch: &Child| {
+        // What is captured is not the moment before the target begins.
+        sleep(HEAD_START);
+        signal("USR2", watch)
+    };
     let (documents, said) = lines(vm, &place, &more, &ask)?;
     let announced: Vec<&Value> = documents.iter().filter(|line| line.get("trigger").is_some()).collect();
     let of_calls = announced.iter().filter(|capture| capture["id"].is_string()).count();
