@@ -67,7 +67,7 @@ struct Untaken {
     copy: RingCopy,
     /// The first request that it answers.
     number: u64,
-    /// Else its thread has ended.
+    /// A copy that was not asked for is of a thread that has ended.
     is_asked: bool,
 }
 

@@ -262,9 +262,7 @@ impl Sorted {
             _ => self.add_earlier(item, record),
         }
     }
-}
 
-impl Sorted {
     fn add_earlier(&mut self, item: Item, record: &SidebandRecord) {
         self.number += 1;
         match Earlier::of(item, self.number, record) {
