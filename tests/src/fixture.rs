@@ -201,13 +201,13 @@ pub fn check_all(log: &str, check: impl Fn(&Fixture) -> bool) {
     check_each(&fixtures_of(log), check);
 }
 
-/// Checks every third recording of one run, or in a full run all, as [`check_all`] does.
+/// Checks one of so many recordings of one run, or in a full run all, as [`check_all`] does.
 ///
 /// # Panics
 /// If one does not pass.
-pub fn check_a_third(log: &str, check: impl Fn(&Fixture) -> bool) {
+pub fn check_one_in(many: usize, log: &str, check: impl Fn(&Fixture) -> bool) {
     let recordings = fixtures_of(log);
-    let step = if is_full_run() { 1 } else { 3 };
+    let step = if is_full_run() { 1 } else { many };
     let chosen: Vec<Fixture> = recordings.iter().step_by(step).cloned().collect();
     println!("{} of {} recordings of {log}", chosen.len(), recordings.len());
     check_each(&chosen, check);

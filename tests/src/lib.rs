@@ -14,6 +14,6 @@ pub mod rows;
 pub mod terminal;
 
 pub use fixture::{
-    Fixture, Kernel, check_a_third, check_all, fixture, fixtures_of, hard_cases, is_full_run, skip,
+    Fixture, Kernel, check_all, check_one_in, fixture, fixtures_of, hard_cases, is_full_run, skip,
 };
 pub use pipeline::Opened;

@@ -4,7 +4,7 @@
 use decoder::DecodeOptions;
 use tracegen::truth::File;
 use tracegen::truth::verify::{CounterVerdict, EventVerifier, KernelText};
-use truth_tests::{Fixture, Opened, check_a_third, check_all, fixture, hard_cases, pipeline};
+use truth_tests::{Fixture, Opened, check_all, check_one_in, fixture, hard_cases, pipeline};
 
 fn verdict(fixture: &Fixture, opened: &Opened<'_>, options: &DecodeOptions) -> CounterVerdict {
     let truth = File::load(&fixture.truth).unwrap();
@@ -42,7 +42,7 @@ fn check(fixture: &Fixture) -> bool {
 
 #[test]
 fn demo() {
-    check_a_third("demo", check);
+    check_one_in(3, "demo", check);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn cases() {
 
 #[test]
 fn calls() {
-    check_a_third("calls", check);
+    check_one_in(3, "calls", check);
 }
 
 /// Blocks that take longer, and a clock that changes in user code.

@@ -1,7 +1,7 @@
 //! An opened call: its tree by time and in order, folded and unfolded, its flame graph, and its waits.
 
 use analyzer::{CallRow, Report};
-use func_latency::render::units::{duration, grouped};
+use func_latency::render::units::{duration, grouped, mean_duration};
 use serde_json::json;
 
 use crate::opened::{Opened, start};
@@ -213,7 +213,7 @@ fn calls_that_did_not_end_have_children() {
     opened.choose("filter-status", "2");
     let rows = &report.functions[0].rows;
     let seen: Vec<u64> = rows.iter().filter(|row| !row.status.counted()).map(|row| row.latency_ns).collect();
-    let average = duration((seen.iter().sum::<u64>() as f64 / seen.len() as f64).round() as u64);
+    let average = mean_duration(seen.iter().sum::<u64>() as f64 / seen.len() as f64);
     let table = opened.rows("children");
     assert_eq!(table.last(), Some(&format!("average time seen|{average}")), "{table:?}");
     assert!(opened.browser.text("#children").contains("Of the calls that did not end in sight"));

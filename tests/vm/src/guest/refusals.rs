@@ -226,6 +226,7 @@ const REFUSALS: [Refusal; 20] = [
 
 /// All of [`REFUSALS`].
 pub(super) fn all(vm: &Vm) -> Result<String> {
+    machine::set_second_cpu(false)?;
     fs::create_dir_all(PLACE)?;
     fs::set_permissions(PLACE, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
     let mut wrong = String::new();

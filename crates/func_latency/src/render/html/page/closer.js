@@ -80,7 +80,7 @@ function addFields(sum, more) {
 /** `21 calls, 3.1 ms: 2.0 ms in its own code, 1.1 ms in what it calls`. */
 function wholeText(which, { calls, latency_ns, self_ns, self_error_ns, inside_ns, elsewhere_ns }) {
   const elsewhere = elsewhere_ns ? `, ${duration(elsewhere_ns)} in code that was not traced or is not known` : "";
-  const error = duration(self_error_ns / Math.max(calls, 1));
+  const error = meanDuration(self_error_ns / Math.max(calls, 1));
   return (
     `${which}: ${counted(calls, "call")}, ${duration(latency_ns)}: ${duration(self_ns)} in its own code ` +
     `(of each call ± ${error} at most), ${duration(inside_ns)} in what it calls${elsewhere}`
@@ -103,14 +103,15 @@ function lineRow(row, all, both, columns) {
     cell.classList.add("note");
     return { cells: [cell, ...Array(columns - 1).fill("")] };
   }
-  const time = (ns) => (ns === 0 ? "–" : duration(ns));
+  const timeBy = (text) => (ns) => (ns === 0 ? "–" : text(ns));
+  const [time, meanTime] = [duration, meanDuration].map(timeBy);
   const [times, self, inside] = sumOf(row);
   const cells = [cell, times === null ? "?" : grouped(times), time(self), time(inside), percent((self + inside) / (all.latency_ns || 1))];
   if (both === null) return { cells };
   const perCall = both.map(({ calls }, s) => row.of[s].map((sum) => (sum === null ? null : sum / Math.max(calls, 1))));
-  for (const [times, self, inside] of perCall) cells.push(times === null ? "?" : times.toFixed(1), time(self), time(inside));
+  for (const [times, self, inside] of perCall) cells.push(times === null ? "?" : times.toFixed(1), meanTime(self), meanTime(inside));
   const [slow, typical] = perCall;
   const more = slow[1] + slow[2] - typical[1] - typical[2];
-  cells.push(`${more < 0 ? "-" : "+"}${duration(Math.abs(more))}`);
+  cells.push(`${more < 0 ? "-" : "+"}${meanDuration(Math.abs(more))}`);
   return { cells };
 }

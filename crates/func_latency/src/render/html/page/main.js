@@ -216,7 +216,7 @@ function rebrush() {
 function showBrush() {
   const { brush } = state;
   for (const [id, field] of Object.entries(BRUSH_INPUTS)) {
-    byId(id).value = brush === null || brush[field] === WHOLE[field] ? "" : duration(brush[field]);
+    byId(id).value = brush === null || brush[field] === WHOLE[field] ? "" : duration(Math.round(brush[field]));
   }
   byId("zoom").disabled = byId("clear").disabled = brush === null;
 }

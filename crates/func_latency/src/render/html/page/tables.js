@@ -69,12 +69,13 @@ const NUMBER = "number";
 function showFigures(both, brushed) {
   const sides = brushed ? [BRUSHED, OTHERS] : [OTHERS];
   const titles = brushed ? ["brushed", "others"] : ["all"];
-  const row = (title, of) => [title, ...sides.map((s) => (both[s].ended ? duration(of(both[s])) : "–"))];
+  const rowBy = (text) => (title, of) => [title, ...sides.map((s) => (both[s].ended ? text(of(both[s])) : "–"))];
+  const [row, meanRow] = [duration, meanDuration].map(rowBy);
   const rows = [
     ["calls", ...sides.map((s) => grouped(both[s].ended))],
     ["did not end in sight", ...sides.map((s) => grouped(both[s].open))],
-    row("average", (tally) => tally.latency / tally.ended),
-    ...ofOffCpu(row("of it off-CPU", (tally) => tally.offCpu / tally.ended)),
+    meanRow("average", (tally) => tally.latency / tally.ended),
+    ...ofOffCpu(meanRow("of it off-CPU", (tally) => tally.offCpu / tally.ended)),
     ...QUANTILES.map(([name]) => row(name, (tally) => tally.quantiles[name])),
     row("total", (tally) => tally.latency),
   ];
@@ -168,8 +169,8 @@ function childrenTable(calls, both, brushed, of) {
   const counters = (work) => [0, 1].flatMap((k) => workOf(work).map((cells) => cells[k]));
   const cells = ({ name, means, more, work }) =>
     brushed
-      ? [name, duration(means[BRUSHED]), duration(means[OTHERS]), (more > 0 ? "+" : "") + duration(more), ...counters(work)]
-      : [name, duration(more), ...counters(work)];
+      ? [name, ...[BRUSHED, OTHERS].map((s) => meanDuration(means[s])), (more > 0 ? "+" : "") + meanDuration(more), ...counters(work)]
+      : [name, meanDuration(more), ...counters(work)];
   const body = [...withRest(rows).map(cells), { cells: cells(total), className: "total" }];
   const ofWork = isCounted ? workTitles(brushed) : [];
   return table([["child", NAME], ...titles.map((title) => [title, NUMBER]), ...ofWork], body);

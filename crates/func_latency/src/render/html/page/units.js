@@ -7,8 +7,13 @@ const UNITS = [
   ["s", 1e9],
 ];
 
-/** `564 ns`, `12.2 us`: three digits. */
+/** `564 ns`, `12.2 us` of whole nanoseconds: three digits at most. */
 function duration(ns) {
+  return Math.abs(ns) < 1000 ? `${ns} ns` : meanDuration(ns);
+}
+
+/** `5.00 ns`, `12.2 us`: three digits. */
+function meanDuration(ns) {
   const sign = ns < 0 ? "-" : "";
   let value = Math.abs(ns);
   let unit = 0;
@@ -17,8 +22,7 @@ function duration(ns) {
     unit += 1;
   }
   const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  const text = Number.isInteger(value) && unit === 0 ? String(value) : value.toFixed(digits);
-  return `${sign}${value === 0 ? "0" : text} ${UNITS[unit][0]}`;
+  return `${sign}${value === 0 ? "0" : value.toFixed(digits)} ${UNITS[unit][0]}`;
 }
 
 /** A round duration without zeros that say nothing: `20 us`, `1.5 s`. */
