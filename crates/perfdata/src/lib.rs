@@ -25,7 +25,9 @@
 //!
 //! What is whole before a damaged place is always returned; see [`model::Damage`].
 
+mod feature_bits;
 pub mod read;
+pub mod record_types;
 pub mod write;
 
 pub use read::{Excerpt, ExcerptError, File, Listed, OpenError, ReadError, Source, parse, write_excerpt};

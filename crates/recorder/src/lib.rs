@@ -24,6 +24,7 @@
 
 mod armed;
 mod attach;
+mod buffer_records;
 mod build_ids;
 mod clocks;
 pub mod cpu_list;

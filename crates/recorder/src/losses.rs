@@ -1,14 +1,9 @@
 //! What the kernel says it could not write, counted from its records.
 
 use model::{AuxOwner, AuxRecord, Ns, Pid, Tid};
+use perfdata::record_types;
 
-/// PERF_RECORD_LOST.
-const LOST: u32 = 2;
-/// PERF_RECORD_FORK.
-const FORK: u32 = 7;
-/// PERF_RECORD_AUX.
-const AUX: u32 = 11;
-const HEADER_BYTES: usize = 8;
+use crate::buffer_records::{BufferRecord, BufferRecords};
 
 /// Losses of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +38,14 @@ pub(crate) struct Noticed {
     pub(crate) births: Vec<Birth>,
 }
 
+impl Birth {
+    /// `pid, ppid, tid, ptid, time`
+    fn of(fork: BufferRecord<'_>) -> Option<Self> {
+        let id = |at| fork.u32(at).map(u32::cast_signed);
+        Some(Self { pid: Pid(id(8)?), tid: Tid(id(16)?), time: fork.time(24)? })
+    }
+}
+
 impl Losses {
     pub(crate) fn none(owner: AuxOwner) -> Self {
         Self { owner, trace_bytes: 0, full: 0, collisions: 0, partial: 0, lost_records: 0 }
@@ -57,43 +60,27 @@ impl Losses {
     /// Counts what the kernel's own records say.
     pub(crate) fn notice(&mut self, records: &[u8]) -> Noticed {
         let mut noticed = Noticed::default();
-        let mut rest = records;
-        while let Some((kind, body, after)) = next(rest) {
-            rest = after;
-            match kind {
-                AUX => {
-                    let flags = word(body, 2);
+        for record in BufferRecords::of(records) {
+            match record.kind() {
+                // `aux_offset, aux_size, flags`
+                Some(record_types::AUX) => {
+                    let flags = record.u64(24).unwrap_or_default();
                     let counted = |flag: u64| u64::from(flags & flag != 0);
                     self.full += counted(AuxRecord::TRUNCATED);
                     self.collisions += counted(AuxRecord::COLLISION);
                     self.partial += counted(AuxRecord::PARTIAL);
                     noticed.full |= flags & AuxRecord::TRUNCATED != 0;
                 }
-                LOST => self.lost_records = self.lost_records.saturating_add(word(body, 1)),
-                FORK => {
-                    let (pids, tids) = (word(body, 0), word(body, 1));
-                    let (pid, tid) = (Pid(pids as u32 as i32), Tid(tids as u32 as i32));
-                    noticed.births.push(Birth { pid, tid, time: Ns(word(body, 2)) });
+                // `id, lost`
+                Some(record_types::LOST) => {
+                    self.lost_records = self.lost_records.saturating_add(record.u64(16).unwrap_or_default());
                 }
+                Some(record_types::FORK) => noticed.births.extend(Birth::of(record)),
                 _ => (),
             }
         }
         noticed
     }
-}
-
-/// The first record: its type, its body, what follows.
-fn next(records: &[u8]) -> Option<(u32, &[u8], &[u8])> {
-    let kind = u32::from_le_bytes(records.get(..4)?.try_into().ok()?);
-    let size = usize::from(u16::from_le_bytes(records.get(6..HEADER_BYTES)?.try_into().ok()?));
-    let (record, after) = records.split_at_checked(size.max(HEADER_BYTES))?;
-    Some((kind, record.get(HEADER_BYTES..)?, after))
-}
-
-/// The `index`-th word; 0 after the end.
-fn word(body: &[u8], index: usize) -> u64 {
-    let bytes = body.get(8 * index..8 * index + 8).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u64::from_le_bytes)
 }
 
 #[cfg(test)]

@@ -20,8 +20,10 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use model::Ns;
+use perfdata::record_types;
 use perfdata::write::{EventId, Features, Writer};
 
+use crate::buffer_records::{BufferRecord, BufferRecords};
 use crate::ring_copies::RingCopies;
 
 /// How a recording is cut, and where the pieces go.
@@ -84,15 +86,6 @@ pub(crate) struct Cutting {
     /// It ends when everything up to then is there, however short it is.
     ends_after: Option<Ns>,
 }
-
-/// Types of records (include/uapi/linux/perf_event.h; perf's own from 64 on).
-const MMAP: u32 = 1;
-const COMM: u32 = 3;
-const EXIT: u32 = 4;
-const FORK: u32 = 7;
-const MMAP2: u32 = 10;
-const ITRACE_START: u32 = 12;
-const ID_INDEX: u32 = 69;
 
 /// What a record tells that later pieces need, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,28 +152,23 @@ impl LiveThread {
 }
 
 impl Kept {
-    fn of(record: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_le_bytes(record.get(at..at + 4)?.try_into().ok()?));
-        let time = |at: usize| Some(Ns(u64::from_le_bytes(record.get(at..at + 8)?.try_into().ok()?)));
-        match word(0)? {
-            MMAP | MMAP2 | ID_INDEX => Some(Self::Always),
+    fn of(record: BufferRecord<'_>) -> Option<Self> {
+        let (word, time) = (|at| record.u32(at), |at| record.time(at));
+        match record.kind()? {
+            record_types::MMAP | record_types::MMAP2 | record_types::ID_INDEX => Some(Self::Always),
             // `pid, tid`
-            COMM if record.get(4..6).is_some_and(is_exec) => Some(Self::Always),
-            COMM => Some(Self::OfThread(word(12)?, ThreadFact::Name)),
-            ITRACE_START => Some(Self::OfThread(word(12)?, ThreadFact::Start)),
+            record_types::COMM if record.has_flag(record_types::MISC_COMM_EXEC) => Some(Self::Always),
+            record_types::COMM => Some(Self::OfThread(word(12)?, ThreadFact::Name)),
+            record_types::ITRACE_START => Some(Self::OfThread(word(12)?, ThreadFact::Start)),
             // `pid, ppid, tid, ptid, time`: a process has its code from its parent.
-            FORK if word(8)? != word(12)? => Some(Self::Always),
-            FORK => Some(Self::OfThread(word(16)?, ThreadFact::Birth(time(24)?))),
-            EXIT => Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)?, time: time(24)? }),
+            record_types::FORK if word(8)? != word(12)? => Some(Self::Always),
+            record_types::FORK => Some(Self::OfThread(word(16)?, ThreadFact::Birth(time(24)?))),
+            record_types::EXIT => {
+                Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)?, time: time(24)? })
+            }
             _ => None,
         }
     }
-}
-
-/// PERF_RECORD_MISC_COMM_EXEC, in `misc`.
-fn is_exec(misc: &[u8]) -> bool {
-    const COMM_EXEC: u8 = 0x20;
-    misc.get(1).is_some_and(|high| high & COMM_EXEC != 0)
 }
 
 impl Cutting {
@@ -210,17 +198,16 @@ impl Cutting {
 
     /// Keeps of whole records those that later pieces begin with.
     pub(crate) fn keep(&mut self, records: &[u8]) -> io::Result<()> {
-        let mut rest = records;
-        while let Some((record, after)) = first_record(rest) {
+        for record in BufferRecords::of(records) {
+            let bytes = record.bytes();
             match Kept::of(record) {
-                Some(Kept::Always) => self.head.record(record)?,
-                Some(Kept::OfThread(tid, fact)) => self.threads.entry(tid).or_default().add(fact, record),
+                Some(Kept::Always) => self.head.record(bytes)?,
+                Some(Kept::OfThread(tid, fact)) => self.threads.entry(tid).or_default().add(fact, bytes),
                 Some(Kept::Death { tid, first, time }) => {
-                    self.deaths.push(Death { tid, first, time, record: record.to_vec() });
+                    self.deaths.push(Death { tid, first, time, record: bytes.to_vec() });
                 }
                 None => (),
             }
-            rest = after;
         }
         Ok(())
     }
@@ -315,12 +302,6 @@ fn piece_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number}.data"))
 }
 
-/// The first record, and what follows it; `None`: there is no whole one.
-fn first_record(records: &[u8]) -> Option<(&[u8], &[u8])> {
-    let size = u16::from_le_bytes(records.get(6..8)?.try_into().ok()?);
-    records.split_at_checked(usize::from(size)).filter(|_| size >= 8)
-}
-
 #[cfg(test)]
 mod tests {
     use model::{Pid, Tid};
@@ -329,34 +310,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_records_are_taken_one_by_one() {
-        let record = |kind: u32, size: u16| {
-            let mut bytes = kind.to_le_bytes().to_vec();
-            bytes.extend_from_slice(&[0; 2]);
-            bytes.extend_from_slice(&size.to_le_bytes());
-            bytes.resize(usize::from(size), 7);
-            bytes
-        };
-        let records = [record(10, 16), record(14, 8), record(4, 32)].concat();
-        let mut kinds = Vec::new();
-        let mut rest = &records[..];
-        while let Some((first, after)) = first_record(rest) {
-            kinds.push((first.len(), Kept::of(first).is_some()));
-            rest = after;
-        }
-        assert_eq!((kinds, rest.len()), (vec![(16, true), (8, false), (32, true)], 0));
-        assert_eq!(Kept::of(&[3, 0, 0, 0, 0, 0, 12, 0, 9, 9, 9, 9]), None, "a name of no thread");
-        assert_eq!(first_record(&record(1, 16)[..12]), None);
-        assert_eq!(first_record(&[0; 16]), None, "a record of no bytes");
-    }
-
-    #[test]
     fn threads_are_kept_as_long_as_they_live_and_what_code_needs_for_ever() {
         let id = SampleId { time: Ns(50), ..SampleId::default() };
         let kept = |record: &Record<'_>| {
             let mut bytes = Vec::new();
             record.encode(&id, &mut bytes);
-            Kept::of(&bytes)
+            BufferRecords::of(&bytes).next().and_then(Kept::of)
         };
         let (pid, tid) = (Pid(7), Tid(9));
         let fork = |parent_pid| Record::Fork { pid, tid, parent_pid, parent_tid: Tid(7) };
@@ -372,6 +331,8 @@ mod tests {
         let death = |tid, first| Some(Kept::Death { tid, first, time: Ns(50) });
         assert_eq!((kept(&exit(tid)), kept(&exit(Tid(7)))), (death(9, false), death(7, true)));
         assert_eq!(kept(&switch), None);
+        let of_no_thread = [3, 0, 0, 0, 0, 0, 12, 0, 9, 9, 9, 9];
+        assert_eq!(BufferRecords::of(&of_no_thread).next().and_then(Kept::of), None, "a name of no thread");
     }
 
     /// Rings are read one after the other.

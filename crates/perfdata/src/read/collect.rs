@@ -13,14 +13,15 @@ use super::buffers::Buffers;
 use super::bytes::{Cursor, text};
 use super::compressed;
 use super::error::Refusal;
-use super::features::{self, KnownFeatures};
+use super::features::KnownFeatures;
 use super::header::{FileHeader, Layout, Section};
 use super::kept::Kept;
 use super::listing::Listed;
-use super::records::{self, RawRecord, Records};
+use super::records::{RawRecord, Records};
 use super::sample_id::{self, Raw, SampleFields};
 use super::sideband;
 use super::tracepoints::{TracepointSample, Tracepoints};
+use crate::{feature_bits, record_types};
 
 /// `PERF_EVENT_UPDATE__NAME`.
 const EVENT_UPDATE_NAME: u64 = 2;
@@ -198,7 +199,7 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     /// The formats of the tracepoints come before all records that need them.
     fn tracing_data(&mut self, bytes: &[u8], header: &FileHeader, start: u64) {
-        let index = header.feature_bits().position(|number| number == features::TRACING_DATA);
+        let index = header.feature_bits().position(|number| number == feature_bits::TRACING_DATA);
         let entry =
             index.and_then(|index| super::bytes::at(bytes, start.checked_add(16 * index as u64)?, 16));
         let section = entry.and_then(|entry| Section::read(&mut Cursor::new(entry)));
@@ -214,21 +215,21 @@ impl<'a, 'l> Collector<'a, 'l> {
         let mut compressed = compressed::Stream::default();
         for record in records.by_ref() {
             let read = match record.kind {
-                records::AUXTRACE => {
+                record_types::AUXTRACE => {
                     self.list_own(&record);
                     self.buffers.add_payload(&record)
                 }
-                records::HEADER_TRACING_DATA => {
+                record_types::HEADER_TRACING_DATA => {
                     self.list_own(&record);
                     self.tracepoints.read(record.payload);
                     Ok(())
                 }
-                records::HEADER_EVENT_TYPE => {
+                record_types::HEADER_EVENT_TYPE => {
                     self.list_own(&record);
                     self.tracepoints.read(record.body);
                     Ok(())
                 }
-                records::COMPRESSED | records::COMPRESSED2 => {
+                record_types::COMPRESSED | record_types::COMPRESSED2 => {
                     self.list_own(&record);
                     compressed.unpack(&record, &mut |inner| self.record(inner))
                 }
@@ -250,31 +251,31 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     /// A record without payload.
     fn record(&mut self, record: &RawRecord<'_>) -> Result<(), String> {
-        if record.kind < records::USER_TYPE_START {
+        if record.kind < record_types::USER_TYPE_START {
             return self.kernel_record(record);
         }
         self.list_own(record);
         let whole = match record.kind {
-            records::HEADER_ATTR => EventAttr::read(record.body).map(|(event, size)| {
+            record_types::HEADER_ATTR => EventAttr::read(record.body).map(|(event, size)| {
                 self.add_event(record.offset, event, record.body.get(size..).unwrap_or_default());
             }),
-            records::HEADER_FEATURE => self.feature_record(record.body),
-            records::AUXTRACE_INFO => TraceInfo::read(record.offset, record.body).map(|info| {
+            record_types::HEADER_FEATURE => self.feature_record(record.body),
+            record_types::AUXTRACE_INFO => TraceInfo::read(record.offset, record.body).map(|info| {
                 self.info.get_or_insert(info);
             }),
-            records::TIME_CONV => {
+            record_types::TIME_CONV => {
                 self.time_conv = self.time_conv.or(auxtrace::time_conv(record.body));
                 if let Some(sample) = auxtrace::clock_sample(record.body) {
                     self.features.add_clock_sample(sample);
                 }
                 Some(())
             }
-            records::ID_INDEX => match self.buffers.add_ids(record.body) {
+            record_types::ID_INDEX => match self.buffers.add_ids(record.body) {
                 Some(threads) => return self.attached(record.offset, threads),
                 None => None,
             },
-            records::HEADER_BUILD_ID => self.features.add_build_id(record.misc, record.body),
-            records::EVENT_UPDATE => self.event_update(record.body),
+            record_types::HEADER_BUILD_ID => self.features.add_build_id(record.misc, record.body),
+            record_types::EVENT_UPDATE => self.event_update(record.body),
             // They say nothing that we use, are about the order of reading only, or are newer than we are.
             _ => Some(()),
         };
@@ -319,7 +320,7 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     fn kernel_record(&mut self, record: &RawRecord<'_>) -> Result<(), String> {
         let short = || too_short(record);
-        let (said, time, body) = if record.kind == records::SAMPLE {
+        let (said, time, body) = if record.kind == record_types::SAMPLE {
             let (said, body) = self.sample(record.body).ok_or_else(short)?;
             (said, said.time, body)
         } else {
@@ -339,7 +340,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         let file_offset = record.offset;
         let said = SidebandRecord { time, cpu: said.cpu, pid: said.pid, tid: said.tid, file_offset, body };
         let (record_type, size) = (record.kind, record.size());
-        let back = self.events.time_from_end(record.body).filter(|_| record_type != records::SAMPLE);
+        let back = self.events.time_from_end(record.body).filter(|_| record_type != record_types::SAMPLE);
         let time_at = back.and_then(|back| size.checked_sub(back));
         let listed = Listed { record_type, size, time_at, record: said };
         (self.listener)(&listed);
@@ -348,7 +349,7 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     /// A SAMPLE, of which only those of scheduler tracepoints say something that we use.
     fn sample(&self, body: &[u8]) -> Option<(SampleFields, Sideband)> {
-        let other = Sideband::Other { record_type: records::SAMPLE };
+        let other = Sideband::Other { record_type: record_types::SAMPLE };
         if self.events.list().is_empty() {
             return Some((SampleFields::default(), other));
         }
@@ -469,7 +470,7 @@ impl<'a, 'l> Collector<'a, 'l> {
 
 /// LOST_SAMPLES of none: see `RawRecord::Complete` of the writer.
 fn is_complete_until(record: &RawRecord<'_>, body: &Sideband) -> bool {
-    matches!(body, Sideband::Other { record_type: records::LOST_SAMPLES })
+    matches!(body, Sideband::Other { record_type: record_types::LOST_SAMPLES })
         && Cursor::new(record.body).u64() == Some(0)
 }
 

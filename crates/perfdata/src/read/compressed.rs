@@ -13,7 +13,8 @@
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::bytes::Cursor;
-use super::records::{self, COMPRESSED2, RawRecord};
+use super::records::{self, RawRecord};
+use crate::record_types::COMPRESSED2;
 
 /// The most that one COMPRESSED record may hold.  Its 64 KB hold less than 1 MB of what the kernel writes.
 const OUTPUT_MAX: usize = 1 << 26;
@@ -117,7 +118,7 @@ mod tests {
         let mut stream = Stream::default();
         let mut seen = vec![];
         for body in list {
-            let kind = records::COMPRESSED;
+            let kind = crate::record_types::COMPRESSED;
             let record = RawRecord { offset: 7, kind, misc: 0, body, payload: &[], payload_offset: 0 };
             stream.unpack(&record, &mut |inner| {
                 assert_eq!(inner.offset, 7);
@@ -150,7 +151,7 @@ mod tests {
         let bomb = compressed(&bomb, usize::MAX);
         assert!(bomb[0].len() < 1 << 14);
         assert_eq!(unpack(&bomb), Err("a COMPRESSED record holds more than 67108864 bytes".to_owned()));
-        let trace = fixture::record(records::AUXTRACE, 0, &[0; 40]);
+        let trace = fixture::record(crate::record_types::AUXTRACE, 0, &[0; 40]);
         assert_eq!(
             unpack(&compressed(&trace, 99)),
             Err("a record of type 71 cannot be compressed".to_owned())

@@ -17,7 +17,8 @@ use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Sideband, SidebandRecord, T
 
 use super::header::{FileHeader, Layout, Section};
 use super::listing::Listed;
-use super::{File, ReadError, bytes, records};
+use super::{File, ReadError, bytes};
+use crate::{feature_bits, record_types};
 
 /// A file of which an excerpt is made. Those of one recording, in their order, are as one.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +56,6 @@ pub enum ExcerptError {
     Form(&'static str),
 }
 
-/// AUXTRACE's index, by offsets in the file; FEATURE bits of compression.
-const FEATURE_AUXTRACE: u32 = 18;
-const FEATURE_COMPRESSED: u32 = 27;
-/// perf's marks of the order of reading, which is another one here.
-const FINISHED_ROUND: u32 = 68;
 /// Bytes of `struct perf_file_header`.
 const FILE_HEADER_SIZE: u64 = 104;
 /// AUX payloads are whole words.
@@ -182,7 +178,7 @@ pub fn write_excerpt(
     let Some((newest, header)) = files.last().and_then(|file| Some((*file, file_header(file)?))) else {
         return Err(ExcerptError::Form("a recording in the layout of pipes"));
     };
-    if header.has_feature(FEATURE_COMPRESSED) {
+    if header.has_feature(feature_bits::COMPRESSED) {
         return Err(ExcerptError::Form("a recording with compressed records"));
     }
     let sorted = sort(sources, excerpt)?;
@@ -213,7 +209,8 @@ fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptErro
     for (number, source) in sources.iter().enumerate() {
         let mut is_compressed = false;
         source.file.list(&mut |listed| {
-            is_compressed |= matches!(listed.record_type, records::COMPRESSED | records::COMPRESSED2);
+            is_compressed |=
+                matches!(listed.record_type, record_types::COMPRESSED | record_types::COMPRESSED2);
             if number == 0 || listed.record.file_offset >= source.new_from {
                 sorted.add(number, listed, excerpt);
             }
@@ -230,10 +227,11 @@ impl Sorted {
         let Listed { record_type, size, time_at, ref record } = *listed;
         let item = Item { source, at: record.file_offset, size, time_at };
         match record_type {
-            FINISHED_ROUND => (),
-            records::AUXTRACE => self.inside.push((item, Kind::Trace)),
-            records::USER_TYPE_START.. if !self.has_begun => self.own.push(item),
-            records::USER_TYPE_START.. => self.inside.push((item, Kind::AsItIs)),
+            // perf's marks of the order of reading, which is another one here.
+            record_types::FINISHED_ROUND => (),
+            record_types::AUXTRACE => self.inside.push((item, Kind::Trace)),
+            record_types::USER_TYPE_START.. if !self.has_begun => self.own.push(item),
+            record_types::USER_TYPE_START.. => self.inside.push((item, Kind::AsItIs)),
             _ => self.add_of_kernel(item, record, excerpt),
         }
     }
@@ -254,7 +252,7 @@ impl Sorted {
             Some(time) if time > excerpt.to => (),
             Some(time) if time >= excerpt.from => {
                 // How complete the file was meanwhile.
-                if !matches!(record.body, Sideband::Other { record_type: records::LOST_SAMPLES }) {
+                if !matches!(record.body, Sideband::Other { record_type: record_types::LOST_SAMPLES }) {
                     self.has_begun = true;
                     self.inside.push((item, Kind::AsItIs));
                 }
@@ -413,7 +411,7 @@ impl<W: Write + Seek> Copier<'_, W> {
         let file = self.files.get(item.source).copied().unwrap_or_default();
         let record = self.bytes_of(item).to_vec();
         let payload = match word(&record, 0) as u32 {
-            records::HEADER_TRACING_DATA => u64::from(word(&record, 8) as u32),
+            record_types::HEADER_TRACING_DATA => u64::from(word(&record, 8) as u32),
             _ => 0,
         };
         self.put(&record)?;
@@ -504,7 +502,7 @@ impl<W: Write + Seek> Copier<'_, W> {
             let section = entry.and_then(|entry| Section::read(&mut bytes::Cursor::new(entry)));
             let contents = section.and_then(|section| section.of(file)).filter(|it| it.len() <= left);
             if let (Some(contents), Some(word)) = (contents, bits.get_mut(bit as usize / 64))
-                && bit != FEATURE_AUXTRACE
+                && bit != feature_bits::AUXTRACE
             {
                 *word |= 1 << (bit % 64);
                 left -= contents.len();

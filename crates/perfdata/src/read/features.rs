@@ -7,22 +7,10 @@ use model::{BuildId, ClockOffsets, CpuModel, Mmap, Pid};
 
 use super::bytes::{Cursor, text};
 use super::sideband::{self, BUILD_ID_MAX};
-
-// HEADER_* of tools/perf/util/header.h.  What is not here is stepped over by its size.
-pub(super) const TRACING_DATA: u32 = 1;
-const BUILD_ID: u32 = 2;
-const HOSTNAME: u32 = 3;
-const OSRELEASE: u32 = 4;
-const VERSION: u32 = 5;
-const ARCH: u32 = 6;
-const NRCPUS: u32 = 7;
-const CPUDESC: u32 = 8;
-const CPUID: u32 = 9;
-const TOTAL_MEM: u32 = 10;
-const CMDLINE: u32 = 11;
-const EVENT_DESC: u32 = 12;
-pub(super) const COMPRESSED: u32 = 27;
-const CLOCK_DATA: u32 = 29;
+use crate::feature_bits::{
+    ARCH, BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, CPUDESC, CPUID, EVENT_DESC, HOSTNAME, NRCPUS, OSRELEASE,
+    TOTAL_MEM, VERSION,
+};
 
 /// `PERF_COMP_ZSTD`, the only method there is.
 const METHOD_ZSTD: u32 = 1;

@@ -2,9 +2,9 @@
 
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
-use super::features;
 use super::records;
 use super::sample_id::{CPU, IDENTIFIER, IP, TID, TIME};
+use crate::{feature_bits, record_types};
 
 pub(super) const PMU_TYPE: u32 = 8;
 pub(super) const PT_ID: u64 = 100;
@@ -83,30 +83,30 @@ impl Fixture {
         f.info("");
         f.id_index(&[(PT_ID, 0, Some(0), None), (PT_ID + 1, 1, Some(1), None)]);
         f.mmap(41, 0x40_0000, "/bin/x", 0);
-        f.kernel(records::COMM, 0, &[halves(&[41, 41]), padded("x")].concat(), &trailer(0, 0, 0, 0, 0));
+        f.kernel(record_types::COMM, 0, &[halves(&[41, 41]), padded("x")].concat(), &trailer(0, 0, 0, 0, 0));
         let on_1 = |ns| trailer(41, 42, ns, 1, DUMMY_ID + 1);
-        f.kernel(records::SWITCH, 0, &[], &on_1(1500));
-        f.kernel(records::SWITCH, 1 << 13, &[], &on_1(1900));
+        f.kernel(record_types::SWITCH, 0, &[], &on_1(1500));
+        f.kernel(record_types::SWITCH, 1 << 13, &[], &on_1(1900));
         let on_0 = |ns, id| trailer(41, 41, ns, 0, id);
-        f.kernel(records::ITRACE_START, 0, &halves(&[41, 41]), &on_0(1000, PT_ID));
-        f.kernel(records::AUX, 0, &words(&[0, 16, 0]), &on_0(1200, PT_ID));
-        f.kernel(records::AUX, 0, &words(&[0, 8, 1]), &trailer(41, 42, 1900, 1, PT_ID + 1));
+        f.kernel(record_types::ITRACE_START, 0, &halves(&[41, 41]), &on_0(1000, PT_ID));
+        f.kernel(record_types::AUX, 0, &words(&[0, 16, 0]), &on_0(1200, PT_ID));
+        f.kernel(record_types::AUX, 0, &words(&[0, 8, 1]), &trailer(41, 42, 1900, 1, PT_ID + 1));
         f.round();
         f.auxtrace(0, 0, 41, Some(0), &[0xa0; 16]);
         f.auxtrace(1, 0, 42, Some(1), &[0xa1; 8]);
         f.kernel(
-            records::FORK,
+            record_types::FORK,
             0,
             &[halves(&[41, 41, 42, 41]), words(&[1100])].concat(),
             &on_0(1100, DUMMY_ID),
         );
         f.kernel(
-            records::EXIT,
+            record_types::EXIT,
             0,
             &[halves(&[41, 41, 42, 41]), words(&[2000])].concat(),
             &trailer(41, 42, 2000, 1, DUMMY_ID + 1),
         );
-        f.kernel(records::AUX, 0, &words(&[16, 8, 0]), &on_0(2100, PT_ID));
+        f.kernel(record_types::AUX, 0, &words(&[16, 8, 0]), &on_0(2100, PT_ID));
         f.auxtrace(0, 16, 41, Some(0), &[0xa2; 8]);
         f.round();
         f
@@ -124,11 +124,16 @@ impl Fixture {
         let id = if time_ns == 0 { 0 } else { DUMMY_ID };
         let place = words(&[start, 0x1000, 0]);
         let body = [halves(&[pid, pid]), place, words(&[0, 0, 0]), halves(&[5, 2]), padded(path)];
-        self.kernel(records::MMAP2, 2, &body.concat(), &trailer(pid * u32::from(id != 0), 0, time_ns, 0, id));
+        self.kernel(
+            record_types::MMAP2,
+            2,
+            &body.concat(),
+            &trailer(pid * u32::from(id != 0), 0, time_ns, 0, id),
+        );
     }
 
     pub(super) fn time_conv(&mut self) {
-        self.user(records::TIME_CONV, &words(&[31, 1_000_000, 77]));
+        self.user(record_types::TIME_CONV, &words(&[31, 1_000_000, 77]));
     }
 
     pub(super) fn info(&mut self, filter: &str) {
@@ -137,7 +142,7 @@ impl Fixture {
         if !filter.is_empty() {
             body.extend(padded(filter));
         }
-        self.user(records::AUXTRACE_INFO, &body);
+        self.user(record_types::AUXTRACE_INFO, &body);
     }
 
     pub(super) fn id_index(&mut self, entries: &[(u64, u64, Option<u64>, Option<u64>)]) {
@@ -145,12 +150,12 @@ impl Fixture {
         for (id, index, cpu, tid) in entries {
             body.extend(words(&[*id, *index, cpu.unwrap_or(u64::MAX), tid.unwrap_or(u64::MAX)]));
         }
-        self.user(records::ID_INDEX, &body);
+        self.user(record_types::ID_INDEX, &body);
     }
 
     pub(super) fn auxtrace(&mut self, index: u32, offset: u64, tid: u32, cpu: Option<u32>, bytes: &[u8]) {
         let ids = halves(&[index, tid, cpu.unwrap_or(u32::MAX), 0]);
-        self.user(records::AUXTRACE, &[words(&[bytes.len() as u64, offset, 0]), ids].concat());
+        self.user(record_types::AUXTRACE, &[words(&[bytes.len() as u64, offset, 0]), ids].concat());
         self.records.extend(bytes);
     }
 
@@ -161,7 +166,7 @@ impl Fixture {
     }
 
     pub(super) fn round(&mut self) {
-        self.user(records::FINISHED_ROUND, &[]);
+        self.user(record_types::FINISHED_ROUND, &[]);
     }
 
     /// The pipe layout.
@@ -169,10 +174,10 @@ impl Fixture {
         let mut bytes = [b"PERFILE2".to_vec(), words(&[16])].concat();
         for (number, contents) in &self.features {
             let body = [words(&[u64::from(*number)]), contents.clone()].concat();
-            bytes.extend(record(records::HEADER_FEATURE, 0, &body));
+            bytes.extend(record(record_types::HEADER_FEATURE, 0, &body));
         }
         for (attr, ids) in &self.events {
-            bytes.extend(record(records::HEADER_ATTR, 0, &[attr.clone(), words(ids)].concat()));
+            bytes.extend(record(record_types::HEADER_ATTR, 0, &[attr.clone(), words(ids)].concat()));
         }
         bytes.extend(&self.records);
         bytes
@@ -229,7 +234,7 @@ impl Fixture {
 
     /// Says that there are COMPRESSED records.
     pub(super) fn compressed(mut self) -> Self {
-        self.features.push((features::COMPRESSED, halves(&[1, 1, 1, 2, 1 << 20])));
+        self.features.push((feature_bits::COMPRESSED, halves(&[1, 1, 1, 2, 1 << 20])));
         self
     }
 }
@@ -251,7 +256,7 @@ pub(super) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
 pub(super) fn compress(bytes: &[u8], kind: u32, pieces: usize) -> Vec<u8> {
     let stream = zstd_stream(bytes);
     let of = |piece: &[u8]| match kind {
-        records::COMPRESSED => record(kind, 0, piece),
+        record_types::COMPRESSED => record(kind, 0, piece),
         _ => {
             let padding = vec![0; piece.len().next_multiple_of(8) - piece.len()];
             record(kind, 0, &[words(&[piece.len() as u64]), piece.to_vec(), padding].concat())

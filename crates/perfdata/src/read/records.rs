@@ -3,36 +3,7 @@
 use model::Damage;
 
 use super::bytes::{self, Cursor};
-
-pub(super) const MMAP: u32 = 1;
-pub(super) const LOST: u32 = 2;
-pub(super) const LOST_SAMPLES: u32 = 13;
-pub(super) const COMM: u32 = 3;
-pub(super) const EXIT: u32 = 4;
-pub(super) const FORK: u32 = 7;
-pub(super) const SAMPLE: u32 = 9;
-pub(super) const MMAP2: u32 = 10;
-pub(super) const AUX: u32 = 11;
-pub(super) const ITRACE_START: u32 = 12;
-pub(super) const SWITCH: u32 = 14;
-pub(super) const SWITCH_CPU_WIDE: u32 = 15;
-/// From here on perf writes the records itself, and they have no trailer.
-pub(super) const USER_TYPE_START: u32 = 64;
-pub(super) const HEADER_ATTR: u32 = 64;
-/// perf has given it up; our recorder has in it what TRACING_DATA has.
-pub(super) const HEADER_EVENT_TYPE: u32 = 65;
-pub(super) const HEADER_TRACING_DATA: u32 = 66;
-pub(super) const HEADER_BUILD_ID: u32 = 67;
-#[cfg(test)]
-pub(super) const FINISHED_ROUND: u32 = 68;
-pub(super) const ID_INDEX: u32 = 69;
-pub(super) const AUXTRACE_INFO: u32 = 70;
-pub(super) const AUXTRACE: u32 = 71;
-pub(super) const EVENT_UPDATE: u32 = 78;
-pub(super) const TIME_CONV: u32 = 79;
-pub(super) const HEADER_FEATURE: u32 = 80;
-pub(super) const COMPRESSED: u32 = 81;
-pub(super) const COMPRESSED2: u32 = 83;
+use crate::record_types::{AUXTRACE, HEADER_TRACING_DATA, USER_TYPE_START};
 
 /// `sizeof(struct perf_event_header)`.
 const HEADER_SIZE: usize = 8;
@@ -189,6 +160,7 @@ impl<'a> Iterator for Records<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record_types::{FINISHED_ROUND, SWITCH};
 
     fn record(kind: u32, body: &[u8]) -> Vec<u8> {
         let mut r = kind.to_le_bytes().to_vec();

@@ -3,17 +3,15 @@
 use model::{Avma, BuildId, FileOffset, Inode, Mmap, Ns, Pid, Sideband, Tid};
 
 use super::bytes::{Cursor, text};
-use super::records::{self, RawRecord};
+use super::records::RawRecord;
+use crate::record_types::{
+    self, MISC_COMM_EXEC, MISC_KERNEL, MISC_MMAP_BUILD_ID, MISC_MMAP_DATA, MISC_SWITCH_OUT,
+    MISC_SWITCH_OUT_PREEMPT,
+};
 
 const MISC_CPUMODE_MASK: u16 = 7;
-const MISC_KERNEL: u16 = 1;
 /// Of a virtual machine's kernel and its users: addresses of another machine.
 const MISC_GUEST: [u16; 2] = [4, 5];
-const MISC_MMAP_DATA: u16 = 1 << 13;
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_SWITCH_OUT: u16 = 1 << 13;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
-const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
 /// Length of a build id that is a SHA-1, and the longest that perf stores.
 pub(super) const BUILD_ID_MAX: usize = 20;
@@ -25,43 +23,43 @@ pub(super) fn read(record: &RawRecord<'_>, body: &[u8]) -> Option<Sideband> {
     let out = misc & MISC_SWITCH_OUT != 0;
     let preempted = out && misc & MISC_SWITCH_OUT_PREEMPT != 0;
     Some(match record.kind {
-        records::MMAP | records::MMAP2 if !MISC_GUEST.contains(&(misc & MISC_CPUMODE_MASK)) => {
+        record_types::MMAP | record_types::MMAP2 if !MISC_GUEST.contains(&(misc & MISC_CPUMODE_MASK)) => {
             Sideband::from(mmap(record, &mut c)?)
         }
-        records::COMM => {
+        record_types::COMM => {
             let (pid, tid) = pid_tid(&mut c)?;
             Sideband::Comm { pid, tid, name: text(c.rest()), exec: misc & MISC_COMM_EXEC != 0 }
         }
-        records::FORK | records::EXIT => {
+        record_types::FORK | record_types::EXIT => {
             let (pid, parent_pid) = (Pid(c.i32()?), Pid(c.i32()?));
             let (tid, parent_tid) = (Tid(c.i32()?), Tid(c.i32()?));
-            if record.kind == records::FORK {
+            if record.kind == record_types::FORK {
                 Sideband::Fork { pid, tid, parent_pid, parent_tid }
             } else {
                 Sideband::Exit { pid, tid }
             }
         }
-        records::SWITCH => Sideband::Switch { out, preempted },
-        records::SWITCH_CPU_WIDE => {
+        record_types::SWITCH => Sideband::Switch { out, preempted },
+        record_types::SWITCH_CPU_WIDE => {
             let (other_pid, other_tid) = pid_tid(&mut c)?;
             Sideband::SwitchCpuWide { out, preempted, other_pid, other_tid }
         }
-        records::ITRACE_START => {
+        record_types::ITRACE_START => {
             let (pid, tid) = pid_tid(&mut c)?;
             Sideband::ItraceStart { pid, tid }
         }
-        records::LOST => {
+        record_types::LOST => {
             c.u64()?;
             Sideband::Lost { count: c.u64()? }
         }
-        records::AUX => Sideband::Aux { offset: c.u64()?, size: c.u64()?, flags: c.u64()? },
+        record_types::AUX => Sideband::Aux { offset: c.u64()?, size: c.u64()?, flags: c.u64()? },
         record_type => Sideband::Other { record_type },
     })
 }
 
 /// The time in the body of FORK and EXIT: they have one even where records have no trailer.
 pub(super) fn own_time(kind: u32, body: &[u8]) -> Option<Ns> {
-    if kind != records::FORK && kind != records::EXIT {
+    if kind != record_types::FORK && kind != record_types::EXIT {
         return None;
     }
     Cursor::new(body.get(16..)?).u64().filter(|ns| *ns != 0).map(Ns)
@@ -78,7 +76,7 @@ fn mmap(record: &RawRecord<'_>, c: &mut Cursor<'_>) -> Option<Mmap> {
     let file_offset = FileOffset(c.u64()?);
     let (mut build, mut inode) = (None, None);
     let mut executable = record.misc & MISC_MMAP_DATA == 0;
-    if record.kind == records::MMAP2 {
+    if record.kind == record_types::MMAP2 {
         let file = c.take(24)?;
         if record.misc & MISC_MMAP_BUILD_ID != 0 {
             let (size, id) = (file.first()?, file.get(4..)?);
@@ -126,7 +124,9 @@ mod tests {
 
     #[test]
     fn mmap2_with_inode_and_with_build_id() {
-        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, 2, &mmap2_body(&[9; 24])) else { panic!() };
+        let Some(Sideband::Mmap(m)) = read_body(record_types::MMAP2, 2, &mmap2_body(&[9; 24])) else {
+            panic!()
+        };
         let expect = Mmap {
             pid: Pid(7),
             start: Avma(0x40_0000),
@@ -142,26 +142,28 @@ mod tests {
         let device = (0x0909_0909, 0x0909_0909);
         assert_eq!(*m, Mmap { inode: Some(Inode { device, number }), ..expect.clone() });
         let mut file = [0; 24];
-        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, 2, &mmap2_body(&file)) else { panic!() };
+        let Some(Sideband::Mmap(m)) = read_body(record_types::MMAP2, 2, &mmap2_body(&file)) else { panic!() };
         assert_eq!(*m, expect);
         file[0] = 3;
         file[4..7].copy_from_slice(&[1, 2, 3]);
         let misc = 2 | MISC_MMAP_BUILD_ID;
-        let Some(Sideband::Mmap(m)) = read_body(records::MMAP2, misc, &mmap2_body(&file)) else { panic!() };
+        let Some(Sideband::Mmap(m)) = read_body(record_types::MMAP2, misc, &mmap2_body(&file)) else {
+            panic!()
+        };
         assert_eq!(*m, Mmap { build_id: Some(BuildId(vec![1, 2, 3])), ..expect });
         file[0] = 21;
-        assert_eq!(read_body(records::MMAP2, misc, &mmap2_body(&file)), None);
+        assert_eq!(read_body(record_types::MMAP2, misc, &mmap2_body(&file)), None);
     }
 
     #[test]
     fn switches() {
         let body = [5u32, 6].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
         assert_eq!(
-            read_body(records::SWITCH, MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT, &[]),
+            read_body(record_types::SWITCH, MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT, &[]),
             Some(Sideband::Switch { out: true, preempted: true })
         );
         assert_eq!(
-            read_body(records::SWITCH_CPU_WIDE, 0, &body),
+            read_body(record_types::SWITCH_CPU_WIDE, 0, &body),
             Some(Sideband::SwitchCpuWide {
                 out: false,
                 preempted: false,
@@ -169,6 +171,6 @@ mod tests {
                 other_tid: Tid(6)
             })
         );
-        assert_eq!(read_body(records::SWITCH_CPU_WIDE, 0, &body[..7]), None);
+        assert_eq!(read_body(record_types::SWITCH_CPU_WIDE, 0, &body[..7]), None);
     }
 }

@@ -9,7 +9,8 @@ use model::{
 use proptest::prelude::*;
 
 use super::fixture::{self, Fixture, halves, padded, trailer, words};
-use super::{File, OpenError, Parts, ReadError, collect, parse, records};
+use super::{File, OpenError, Parts, ReadError, collect, parse};
+use crate::{feature_bits, record_types};
 
 fn read(bytes: &[u8]) -> Result<Recording<'_>, ReadError> {
     parse(bytes, Path::new("t.data"))
@@ -100,7 +101,7 @@ fn buffers_of_threads_whatever_cpu_their_records_came_from() {
     let mut f = Fixture::new(128);
     f.info("filter 0x10/0x20@/bin/x");
     f.id_index(&[(fixture::PT_ID, 0, None, Some(41)), (fixture::PT_ID + 1, 1, None, Some(42))]);
-    f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &trailer(0, 0, 20, 1, fixture::PT_ID + 1));
+    f.kernel(record_types::AUX, 0, &words(&[0, 8, 0]), &trailer(0, 0, 20, 1, fixture::PT_ID + 1));
     f.auxtrace(0, 0, 41, None, &[1; 8]);
     // Out of order.
     f.auxtrace(1, 8, 42, None, &[3; 8]);
@@ -125,7 +126,7 @@ fn a_thread_whose_events_come_after_a_time_was_attached_late() {
     let mut f = Fixture::new(128);
     f.info("");
     f.id_index(&[(fixture::PT_ID, 0, None, Some(41))]);
-    f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &trailer(41, 41, 20, 1, fixture::PT_ID));
+    f.kernel(record_types::AUX, 0, &words(&[0, 8, 0]), &trailer(41, 41, 20, 1, fixture::PT_ID));
     f.id_index(&[(fixture::PT_ID + 1, 1, None, Some(42)), (fixture::PT_ID + 2, 1, None, Some(42))]);
     f.auxtrace(0, 0, 41, None, &[1; 8]);
     for bytes in f.layouts() {
@@ -140,12 +141,11 @@ fn a_thread_whose_events_come_after_a_time_was_attached_late() {
 #[test]
 fn the_cpus_of_trace_and_switches_are_those_that_their_events_were_opened_on() {
     const CONTEXT_SWITCH: u64 = 1 << 26;
-    const NRCPUS: u32 = 7;
     let coverage = |ids: &[(u64, u64, Option<u64>, Option<u64>)]| {
         let mut f = Fixture::new(128);
         let flags = f.events[1].0[40..48].try_into().map(u64::from_le_bytes).unwrap() | CONTEXT_SWITCH;
         f.events[1].0[40..48].copy_from_slice(&flags.to_le_bytes());
-        f.features.insert(0, (NRCPUS, halves(&[4, 2])));
+        f.features.insert(0, (feature_bits::NRCPUS, halves(&[4, 2])));
         f.info("");
         f.id_index(ids);
         f.layouts().map(|bytes| read(&bytes).unwrap().coverage)
@@ -173,7 +173,7 @@ fn without_an_id_index_the_cpu_or_the_thread_decides() {
     for owner in [Some(3), None] {
         let mut f = Fixture::new(128);
         f.info("");
-        f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &trailer(41, 42, 20, 3, fixture::PT_ID + 1));
+        f.kernel(record_types::AUX, 0, &words(&[0, 8, 0]), &trailer(41, 42, 20, 3, fixture::PT_ID + 1));
         f.auxtrace(0, 0, 41, owner.map(|_| 0), &[1; 8]);
         f.auxtrace(1, 0, 42, owner, &[2; 8]);
         let bytes = f.file();
@@ -187,10 +187,10 @@ fn events_without_time_give_none() {
     let mut f = Fixture::new(128);
     f.events = vec![(fixture::attr(fixture::PMU_TYPE, 1 << 10, 128, 0), vec![])];
     f.info("");
-    f.kernel(records::SWITCH, 0, &[], &[]);
-    f.kernel(records::EXIT, 0, &[halves(&[5, 5, 6, 5]), words(&[900])].concat(), &[]);
+    f.kernel(record_types::SWITCH, 0, &[], &[]);
+    f.kernel(record_types::EXIT, 0, &[halves(&[5, 5, 6, 5]), words(&[900])].concat(), &[]);
     f.auxtrace(0, 0, 41, Some(0), &[1; 8]);
-    f.kernel(records::AUX, 0, &words(&[0, 8, 0]), &[]);
+    f.kernel(record_types::AUX, 0, &words(&[0, 8, 0]), &[]);
     let bytes = f.file();
     let r = read(&bytes).unwrap();
     assert_eq!(times(&r), [None, Some(900)]);
@@ -222,8 +222,10 @@ fn all_records_are_listed_in_the_order_of_the_file() {
 #[test]
 fn compressed_records_are_read_as_if_they_stood_there() {
     let plain = Fixture::per_cpu(128);
-    let (at, until) = (plain.offset_of(records::COMM), plain.offset_of(records::AUXTRACE));
-    for (kind, pieces) in [(records::COMPRESSED, 1), (records::COMPRESSED, 3), (records::COMPRESSED2, 2)] {
+    let (at, until) = (plain.offset_of(record_types::COMM), plain.offset_of(record_types::AUXTRACE));
+    for (kind, pieces) in
+        [(record_types::COMPRESSED, 1), (record_types::COMPRESSED, 3), (record_types::COMPRESSED2, 2)]
+    {
         let mut f = plain.clone().compressed();
         f.records.splice(at..until, fixture::compress(&plain.records[at..until], kind, pieces));
         for (bytes, expect) in f.layouts().iter().zip(plain.layouts()) {
@@ -233,7 +235,7 @@ fn compressed_records_are_read_as_if_they_stood_there() {
             let inner = listed(bytes).into_iter().filter(|(number, _)| *number == 14).count();
             assert_eq!(inner, 2);
         }
-        f.records.splice(at.., fixture::compress(&[14, 0, 0, 0, 0, 0, 8], records::COMPRESSED, 1));
+        f.records.splice(at.., fixture::compress(&[14, 0, 0, 0, 0, 0, 8], record_types::COMPRESSED, 1));
         let bytes = f.pipe();
         let damage = read(&bytes).unwrap().damage.unwrap();
         assert_eq!(damage.what, "the compressed records end inside a record");
@@ -245,7 +247,7 @@ fn compressed_records_are_read_as_if_they_stood_there() {
 fn a_directory_of_files() {
     let whole = Fixture::per_cpu(128);
     let mut main = whole.clone();
-    let at = whole.offset_of(records::SWITCH);
+    let at = whole.offset_of(record_types::SWITCH);
     let rest = main.records.split_off(at);
     main.features.push((24, words(&[1])));
     let dir = tempfile::tempdir().unwrap();
@@ -280,7 +282,7 @@ fn several_events_of_the_trace() {
 #[test]
 fn mappings_of_a_virtual_machine_are_not_ours() {
     let mut f = Fixture::per_cpu(128);
-    let at = f.offset_of(records::MMAP2);
+    let at = f.offset_of(record_types::MMAP2);
     f.records[at + 4] = 5;
     let bytes = f.file();
     assert!(!read(&bytes).unwrap().sideband.iter().any(|r| matches!(r.body, Sideband::Mmap(_))));
@@ -303,7 +305,7 @@ fn build_ids_of_the_table_and_of_records() {
     assert_eq!(id_of(&f.file()), None);
     f.features.remove(0);
     assert_eq!(id_of(&f.file()), None);
-    f.user(records::HEADER_BUILD_ID, &body);
+    f.user(record_types::HEADER_BUILD_ID, &body);
     assert_eq!(id_of(&f.pipe()), Some("07".repeat(20)));
 }
 
@@ -397,7 +399,7 @@ fn an_offset_that_no_stream_reaches_is_damage() {
 fn a_damaged_record_ends_the_reading_there() {
     let mut f = Fixture::per_cpu(128);
     let at = f.pipe().len() as u64;
-    f.kernel(records::COMM, 0, &[], &trailer(1, 1, 5000, 0, fixture::DUMMY_ID));
+    f.kernel(record_types::COMM, 0, &[], &trailer(1, 1, 5000, 0, fixture::DUMMY_ID));
     f.mmap(41, 0x80_0000, "/bin/late", 6000);
     let bytes = f.pipe();
     let r = read(&bytes).unwrap();

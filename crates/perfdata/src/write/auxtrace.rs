@@ -5,13 +5,7 @@ use model::{AuxOffset, AuxOwner, Ns, TscClock};
 use super::event::Event;
 use super::le::Append;
 use super::record::user_record;
-
-pub(super) const FINISHED_ROUND: u32 = 68;
-const ID_INDEX: u32 = 69;
-const AUXTRACE_INFO: u32 = 70;
-const AUXTRACE: u32 = 71;
-const TIME_CONV: u32 = 79;
-pub(super) const HEADER_FEATURE: u32 = 80;
+use crate::record_types::{AUXTRACE, AUXTRACE_INFO, ID_INDEX, TIME_CONV};
 
 /// PERF_AUXTRACE_INTEL_PT.
 const AUXTRACE_TYPE_INTEL_PT: u32 = 1;

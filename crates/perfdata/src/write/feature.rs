@@ -4,22 +4,7 @@ use model::BuildId;
 
 use super::event::{ATTR_SIZE, Event};
 use super::le::Append;
-
-/// Bits of the file header's feature bitmap (HEADER_* in tools/perf/util/header.h).
-mod bit {
-    pub(super) const TRACING_DATA: u32 = 1;
-    pub(super) const BUILD_ID: u32 = 2;
-    pub(super) const HOSTNAME: u32 = 3;
-    pub(super) const OSRELEASE: u32 = 4;
-    pub(super) const VERSION: u32 = 5;
-    pub(super) const ARCH: u32 = 6;
-    pub(super) const NRCPUS: u32 = 7;
-    pub(super) const CPUID: u32 = 9;
-    pub(super) const CMDLINE: u32 = 11;
-    pub(super) const EVENT_DESC: u32 = 12;
-    pub(super) const PMU_MAPPINGS: u32 = 16;
-    pub(super) const AUXTRACE: u32 = 18;
-}
+use crate::feature_bits;
 
 /// perf's NAME_ALIGN.
 const PATH_ALIGNMENT: usize = 64;
@@ -54,12 +39,12 @@ impl Features {
     /// Sections in the order of their bits.
     pub(super) fn sections(&self, events: &[Event], auxtrace: &AuxtraceIndex) -> Vec<(u32, Vec<u8>)> {
         let mut sections = self.about_the_machine();
-        sections.push((bit::EVENT_DESC, event_section(events)));
-        sections.push((bit::AUXTRACE, auxtrace_section(auxtrace)));
+        sections.push((feature_bits::EVENT_DESC, event_section(events)));
+        sections.push((feature_bits::AUXTRACE, auxtrace_section(auxtrace)));
         if !self.build_ids.is_empty() {
-            sections.push((bit::BUILD_ID, self.build_id_section()));
+            sections.push((feature_bits::BUILD_ID, self.build_id_section()));
         }
-        sections.extend(self.tracing_data.iter().map(|data| (bit::TRACING_DATA, data.clone())));
+        sections.extend(self.tracing_data.iter().map(|data| (feature_bits::TRACING_DATA, data.clone())));
         sections.sort_by_key(|(feature, _)| *feature);
         sections
     }
@@ -72,23 +57,22 @@ impl Features {
             section
         };
         let mut sections = vec![
-            (bit::HOSTNAME, text(&self.hostname)),
-            (bit::OSRELEASE, text(&self.os_release)),
-            (bit::VERSION, text(&self.version)),
-            (bit::ARCH, text("x86_64")),
-            (bit::NRCPUS, [self.cpus.to_le_bytes(), self.cpus.to_le_bytes()].concat()),
-            (bit::CPUID, text(&self.cpuid)),
-            (bit::CMDLINE, self.command_line_section()),
-            (bit::PMU_MAPPINGS, self.pmu_section()),
+            (feature_bits::HOSTNAME, text(&self.hostname)),
+            (feature_bits::OSRELEASE, text(&self.os_release)),
+            (feature_bits::VERSION, text(&self.version)),
+            (feature_bits::ARCH, text("x86_64")),
+            (feature_bits::NRCPUS, [self.cpus.to_le_bytes(), self.cpus.to_le_bytes()].concat()),
+            (feature_bits::CPUID, text(&self.cpuid)),
+            (feature_bits::CMDLINE, self.command_line_section()),
+            (feature_bits::PMU_MAPPINGS, self.pmu_section()),
         ];
-        sections.retain(|(feature, _)| *feature != bit::CPUID || !self.cpuid.is_empty());
+        sections.retain(|(feature, _)| *feature != feature_bits::CPUID || !self.cpuid.is_empty());
         sections
     }
 
     /// A list of `perf_record_header_build_id`.
     fn build_id_section(&self) -> Vec<u8> {
-        const MISC_KERNEL: u16 = 1;
-        const MISC_USER: u16 = 2;
+        use crate::record_types::{MISC_KERNEL, MISC_USER};
         const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
         const FIXED_SIZE: usize = 36;
         let mut section = vec![];

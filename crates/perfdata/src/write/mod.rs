@@ -33,7 +33,8 @@ pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
 pub use sched::{AboutSamples, encode_sched_event, sched_descriptions, sched_events, tracing_data};
 
-use auxtrace::{AUXTRACE_SIZE, FINISHED_ROUND, HEADER_FEATURE};
+use crate::record_types::{FINISHED_ROUND, HEADER_FEATURE};
+use auxtrace::AUXTRACE_SIZE;
 use feature::AuxtraceIndex;
 use le::Append;
 use record::{HEADER_SIZE, user_record};

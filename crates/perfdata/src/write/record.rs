@@ -3,27 +3,12 @@
 use model::{BuildId, Cpu, FileOffset, Ns, Pid, Tid};
 
 use super::le::Append;
+use crate::record_types::{
+    AUX, COMM, EXIT, FORK, ITRACE_START, LOST, LOST_SAMPLES, MISC_COMM_EXEC, MISC_KERNEL, MISC_MMAP_BUILD_ID,
+    MISC_SWITCH_OUT, MISC_SWITCH_OUT_PREEMPT, MISC_USER, MMAP, MMAP2, SWITCH, SWITCH_CPU_WIDE,
+};
 
 pub(super) const HEADER_SIZE: usize = 8;
-
-const MMAP: u32 = 1;
-const LOST: u32 = 2;
-const COMM: u32 = 3;
-const EXIT: u32 = 4;
-const FORK: u32 = 7;
-const MMAP2: u32 = 10;
-const AUX: u32 = 11;
-const ITRACE_START: u32 = 12;
-const LOST_SAMPLES: u32 = 13;
-const SWITCH: u32 = 14;
-const SWITCH_CPU_WIDE: u32 = 15;
-
-pub(super) const MISC_KERNEL: u16 = 1;
-const MISC_USER: u16 = 2;
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_SWITCH_OUT: u16 = 1 << 13;
-const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 /// Strings in records are padded to this.
 const STR_ALIGNMENT: usize = 8;

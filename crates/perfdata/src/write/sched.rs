@@ -15,10 +15,9 @@ use super::event::{Attr, Event, EventId, PERF_TYPE_TRACEPOINT};
 use super::le::Append;
 use crate::read::APART_NS;
 
-use super::record::{MISC_KERNEL, patch_size, user_record};
+use super::record::{patch_size, user_record};
+use crate::record_types::{HEADER_EVENT_TYPE, MISC_KERNEL, SAMPLE};
 
-const SAMPLE: u32 = 9;
-const HEADER_EVENT_TYPE: u32 = 65;
 const CONTEXT_KERNEL: u64 = 128_u64.wrapping_neg();
 const CONTEXT_USER: u64 = 512_u64.wrapping_neg();
 /// `common_flags`: in an interrupt.
