@@ -23,7 +23,7 @@ pub const ITRACE_START: u32 = 12;
 pub const LOST_SAMPLES: u32 = 13;
 /// A thread went on or off its CPU.
 pub const SWITCH: u32 = 14;
-/// Likewise, with the other thread.
+/// A thread went on or off its CPU, and which other one ran there before or after it.
 pub const SWITCH_CPU_WIDE: u32 = 15;
 /// From here on perf writes the records itself, and they have no trailer.
 pub const USER_TYPE_START: u32 = 64;
@@ -51,7 +51,7 @@ pub const TIME_CONV: u32 = 79;
 pub const HEADER_FEATURE: u32 = 80;
 /// Records, compressed.
 pub const COMPRESSED: u32 = 81;
-/// Likewise, padded.
+/// Records, compressed and padded.
 pub const COMPRESSED2: u32 = 83;
 
 /// Of any record: about the kernel.
@@ -66,5 +66,5 @@ pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// Of SWITCH and SWITCH_CPU_WIDE: off its CPU.
 pub const MISC_SWITCH_OUT: u16 = 1 << 13;
-/// Likewise, and it would have run on.
+/// Of SWITCH and SWITCH_CPU_WIDE: off its CPU, and it would have run on.
 pub const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;

@@ -24,7 +24,7 @@ impl<'a> BufferRecord<'a> {
         self.u32(0)
     }
 
-    /// `misc`, flags by type.
+    /// Whether a flag of `misc` is set; they differ by type.
     pub(crate) fn has_flag(self, flag: u16) -> bool {
         self.field(4).is_some_and(|misc| u16::from_le_bytes(misc) & flag != 0)
     }
