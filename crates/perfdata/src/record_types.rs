@@ -1,5 +1,8 @@
-//! The numbers of records' types, and flags in their `misc`: `enum perf_event_type` (of
+//! The header of records: the numbers of types, and flags of `misc`: `enum perf_event_type` (of
 //! include/uapi/linux/perf_event.h) and `enum perf_user_event_type` (of tools/lib/perf/include/perf/event.h).
+
+/// `sizeof(struct perf_event_header)`.
+pub const HEADER_SIZE: usize = 8;
 
 /// Memory was mapped.
 pub const MMAP: u32 = 1;
@@ -62,6 +65,8 @@ pub const MISC_USER: u16 = 2;
 pub const MISC_MMAP_DATA: u16 = 1 << 13;
 /// Of MMAP2: it has the build id.
 pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+/// Of a build id: its size is stored.
+pub const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 /// Of COMM: by execve.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// Of SWITCH and SWITCH_CPU_WIDE: off its CPU.

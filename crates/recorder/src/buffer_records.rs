@@ -6,8 +6,7 @@
 //! ```
 
 use model::Ns;
-
-const HEADER_BYTES: u16 = 8;
+use perfdata::record_types::HEADER_SIZE;
 
 /// A whole record. Fields are found by their distance from its begin; those behind its end are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +59,8 @@ impl<'a> Iterator for BufferRecords<'a> {
     type Item = BufferRecord<'a>;
 
     fn next(&mut self) -> Option<BufferRecord<'a>> {
-        let size = BufferRecord(self.0).field(6).map(u16::from_le_bytes)?;
-        let (record, after) = self.0.split_at_checked(usize::from(size)).filter(|_| size >= HEADER_BYTES)?;
+        let size = BufferRecord(self.0).field(6).map(u16::from_le_bytes).map(usize::from)?;
+        let (record, after) = self.0.split_at_checked(size).filter(|_| size >= HEADER_SIZE)?;
         self.0 = after;
         Some(BufferRecord(record))
     }

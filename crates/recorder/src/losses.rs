@@ -30,20 +30,20 @@ pub(crate) struct Birth {
     pub(crate) time: Ns,
 }
 
-/// What a batch of records tells the drain that reads them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noticed {
-    /// The last AUX record says that the buffer was full, so that the kernel has disabled the event.
-    pub(crate) full: bool,
-    pub(crate) births: Vec<Birth>,
-}
-
 impl Birth {
     /// `pid, ppid, tid, ptid, time`
     fn of(fork: BufferRecord<'_>) -> Option<Self> {
         let id = |at| fork.u32(at).map(u32::cast_signed);
         Some(Self { pid: Pid(id(8)?), tid: Tid(id(16)?), time: fork.time(24)? })
     }
+}
+
+/// What a batch of records tells the drain that reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    /// The last AUX record says that the buffer was full, so that the kernel has disabled the event.
+    pub(crate) full: bool,
+    pub(crate) births: Vec<Birth>,
 }
 
 impl Losses {

@@ -11,14 +11,13 @@ use crate::feature_bits::{
     ARCH, BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, CPUDESC, CPUID, EVENT_DESC, HOSTNAME, NRCPUS, OSRELEASE,
     TOTAL_MEM, VERSION,
 };
+use crate::record_types::MISC_BUILD_ID_SIZE;
 
 /// `PERF_COMP_ZSTD`, the only method there is.
 const METHOD_ZSTD: u32 = 1;
 /// CLOCK_MONOTONIC.
 const CLOCK_MONOTONIC: u32 = 1;
 
-/// Bit of a build id's `misc` that says that its size is stored.
-const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 /// A stored build id: the bytes, their number, padding.
 const BUILD_ID_FIELD: usize = 24;
 

@@ -3,10 +3,8 @@
 use model::Damage;
 
 use super::bytes::{self, Cursor};
-use crate::record_types::{AUXTRACE, HEADER_TRACING_DATA, USER_TYPE_START};
+use crate::record_types::{AUXTRACE, HEADER_SIZE, HEADER_TRACING_DATA, USER_TYPE_START};
 
-/// `sizeof(struct perf_event_header)`.
-const HEADER_SIZE: usize = 8;
 /// A record's size has 16 bits.
 const RECORD_MAX: u64 = 1 << 16;
 /// perf uses fewer than 100 numbers.  A larger one is not a new kind of record but a walk gone astray.

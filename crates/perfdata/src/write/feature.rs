@@ -5,6 +5,7 @@ use model::BuildId;
 use super::event::{ATTR_SIZE, Event};
 use super::le::Append;
 use crate::feature_bits;
+use crate::record_types::{MISC_BUILD_ID_SIZE, MISC_KERNEL, MISC_USER};
 
 /// perf's NAME_ALIGN.
 const PATH_ALIGNMENT: usize = 64;
@@ -72,8 +73,6 @@ impl Features {
 
     /// A list of `perf_record_header_build_id`.
     fn build_id_section(&self) -> Vec<u8> {
-        use crate::record_types::{MISC_KERNEL, MISC_USER};
-        const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
         const FIXED_SIZE: usize = 36;
         let mut section = vec![];
         for (path, build_id) in &self.build_ids {

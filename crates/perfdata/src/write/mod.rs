@@ -33,11 +33,11 @@ pub use feature::Features;
 pub use record::{FileIdentity, Record, SampleId};
 pub use sched::{AboutSamples, encode_sched_event, sched_descriptions, sched_events, tracing_data};
 
-use crate::record_types::{FINISHED_ROUND, HEADER_FEATURE};
+use crate::record_types::{FINISHED_ROUND, HEADER_FEATURE, HEADER_SIZE};
 use auxtrace::AUXTRACE_SIZE;
 use feature::AuxtraceIndex;
 use le::Append;
-use record::{HEADER_SIZE, user_record};
+use record::user_record;
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
 const FILE_HEADER_SIZE: u64 = 104;

@@ -41,7 +41,7 @@ const PLAIN_BYTES: u64 = 128 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The least share of the rate of plain writing. It is 0.8 to 1.2 where the host does nothing else, and 0.78
-/// was seen where it did; a copy more than needed makes it less than this.
+/// was seen where it did.
 const LEAST_SHARE: f64 = 0.6;
 
 const TRIES: usize = 8;
