@@ -60,6 +60,8 @@ pub(crate) struct CodeMap<'a> {
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
     after_calls: Cache<bool>,
+    landing_pads: Cache<bool>,
+    pads_of_calls: Cache<Option<Avma>>,
 }
 
 impl<'a> CodeMap<'a> {
@@ -71,6 +73,8 @@ impl<'a> CodeMap<'a> {
             places: Cache::default(),
             sites: Cache::default(),
             after_calls: Cache::default(),
+            landing_pads: Cache::default(),
+            pads_of_calls: Cache::default(),
         }
     }
 
@@ -144,6 +148,18 @@ impl<'a> CodeMap<'a> {
         self.after_calls.get((space, ip), || {
             is_after_call(|len: u64| code.code(space, Avma(ip.0.checked_sub(len)?)).ok())
         })
+    }
+
+    /// Nothing but an exception leads to `ip`.
+    pub(crate) fn is_landing_pad(&mut self, space: SpaceId, ip: Avma) -> bool {
+        let functions = self.around.functions;
+        self.landing_pads.get((space, ip), || functions.is_landing_pad(space, ip))
+    }
+
+    /// Where an exception that passes through the call which returns to `ret` goes on.
+    pub(crate) fn landing_pad(&mut self, space: SpaceId, ret: Avma) -> Option<Avma> {
+        let functions = self.around.functions;
+        self.pads_of_calls.get((space, ret), || functions.landing_pad(space, ret))
     }
 
     /// The code at `ip` makes the system call with which handlers of signals return.

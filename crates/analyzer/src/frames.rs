@@ -37,6 +37,24 @@ pub(crate) enum Notice<'e> {
     GoesOut,
 }
 
+/// Frames that control may have landed in.
+pub(crate) struct Landings {
+    /// Innermost first.
+    pub(crate) frames: Vec<usize>,
+    pub(crate) otherwise: Otherwise,
+}
+
+/// Where control may have landed if it is in none of the frames that are candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// Nowhere: it is in one of them.
+    Nowhere,
+    /// In a frame that is older than the recording, if there are any.
+    InOlder,
+    /// In a frame that is open, too: a frame may run the code of other functions unseen.
+    InAny,
+}
+
 /// Frames, outermost first, that the rules look at, open and end.
 pub(crate) trait Frames<'a> {
     fn control(&self) -> &Control;
@@ -58,8 +76,8 @@ pub(crate) trait Frames<'a> {
     /// Continues the frame on top in the middle of another function; `may_return`: unless that is an older
     /// frame's return.
     fn run_code_of(&mut self, function: FunctionId, may_return: bool);
-    /// Control has landed in one of these frames, innermost first; `is_guess`: or in none of them.
-    fn land_in(&mut self, session: &mut Session<'a>, candidates: Vec<usize>, is_guess: bool);
+    /// Control has landed in one of these frames; there is one.
+    fn land_in(&mut self, session: &mut Session<'a>, landings: Landings);
     /// Control is at a place that no open frame explains; `may_go_on`: they may be open still.
     fn appears(&mut self, session: &mut Session<'a>, to: Target, may_go_on: bool);
     /// The outermost frame has returned to this place.

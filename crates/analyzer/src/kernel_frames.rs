@@ -13,7 +13,7 @@ use model::{Avma, BranchKind, EventTime, FunctionId, GapCause, Target, Transfer}
 
 use crate::control::{Control, KernelEntry, Left};
 use crate::filter::Filter;
-use crate::frames::{Frames, Notice};
+use crate::frames::{Frames, Landings, Notice, Otherwise};
 use crate::kernel_level::{KernelLevel, Unseen};
 use crate::landing::Landing;
 use crate::session::Session;
@@ -203,9 +203,9 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
 
     /// The innermost: the kernel unwinds nothing by itself, and what does so for it (`exception table`) goes
     /// on in the function that was interrupted.
-    fn land_in(&mut self, session: &mut Session<'a>, candidates: Vec<usize>, is_guess: bool) {
-        let Some(innermost) = candidates.first() else { return };
-        if is_guess || candidates.len() > 1 {
+    fn land_in(&mut self, session: &mut Session<'a>, landings: Landings) {
+        let Some(innermost) = landings.frames.first() else { return };
+        if landings.otherwise == Otherwise::InAny || landings.frames.len() > 1 {
             session.limits.undecided_landings += 1;
             self.notice(session, Notice::Doubt { from: 0 });
         }

@@ -3,12 +3,14 @@
 //! ```text
 //!   main parse(1) read parse(2) read throw   -- lands in `parse` --
 //! ```
-//! An exception or `longjmp` unwinds frames. Which `parse` control has landed in, if several are open, only
-//! the *following returns* tell: they lead to where the right one was called from ([`crate::undecided`]).
+//! An exception or `longjmp` unwinds frames. Which `parse` control has landed in, if several are open, the
+//! program's tables of landing pads tell of an exception: that goes from call to call to the innermost that
+//! stops it. Else only the *following returns* tell: they lead to where the right one was called from
+//! ([`crate::undecided`]).
 
 use model::{Avma, Target};
 
-use crate::frames::{Frames, Notice};
+use crate::frames::{Frames, Landings, Notice, Otherwise};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
@@ -17,25 +19,76 @@ use crate::status::Status;
 const CANDIDATES_MAX: usize = 1 << 12;
 
 pub(crate) trait Landing<'a>: Frames<'a> {
-    /// Control is inside `to.function` without having returned there.  False if the function is not open.
+    /// Control is inside `to.function` without having returned there.  False if no open frame is.
     fn landing(&mut self, session: &mut Session<'a>, to: Target) -> bool {
-        let may_be_in = |i: &usize| {
-            let is_own = |f: &Frame| !f.hidden && !f.kind.is_mark() && f.kind != FrameKind::Inner;
-            let tail_called = || self.get(i + 1).is_some_and(|above| above.chain != 0);
-            self.has_code_of(*i, to.function) && self.get(*i).is_some_and(is_own) && !tail_called()
+        let landings = match session.map.is_landing_pad(self.control().space, to.ip) {
+            true => self.caught_in(session, to),
+            false => self.open_in(to),
         };
-        let candidates = (0..self.depth()).rev().filter(may_be_in).take(CANDIDATES_MAX);
-        let candidates: Vec<usize> = candidates.collect();
-        if candidates.is_empty() {
+        if landings.frames.is_empty() {
             return false;
         }
         self.notice(session, Notice::EndsAreGuess);
+        self.land_in(session, landings);
+        true
+    }
+
+    /// The frames that run code of `to.function`.
+    fn open_in(&self, to: Target) -> Landings {
+        let may_be_in = |i: &usize| self.has_code_of(*i, to.function) && self.may_go_on(*i);
+        let frames: Vec<usize> = (0..self.depth()).rev().filter(may_be_in).take(CANDIDATES_MAX).collect();
         // Where a frame runs the code of another function, where control returns to may tell too late that it
         // is not that one.
         let is_of_another = |&i: &usize| self.get(i).is_some_and(|f| f.function != to.function);
-        let is_guess = candidates.iter().any(is_of_another);
-        self.land_in(session, candidates, is_guess);
-        true
+        let is_guess = frames.iter().any(is_of_another);
+        Landings { frames, otherwise: if is_guess { Otherwise::InAny } else { Otherwise::InOlder } }
+    }
+
+    /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost that
+    /// has made a call with this landing pad. Had the exception passed that, it would pass those further out.
+    ///
+    /// Code out of sight may have caught another exception before: then what it had called is gone, and it is
+    /// the innermost further out. Or an exception that went on out of sight was taken for a return.
+    fn caught_in(&self, session: &mut Session<'a>, to: Target) -> Landings {
+        let space = self.control().space;
+        let mut frames = Vec::new();
+        let (mut is_found, mut is_partly_seen) = (false, false);
+        for i in (0..self.depth()).rev() {
+            if !is_found && self.may_go_on(i) && frames.len() < CANDIDATES_MAX {
+                let fits = self.returns_into(i).map(|ret| session.map.landing_pad(space, ret) == Some(to.ip));
+                is_found = fits == Some(true);
+                if fits.unwrap_or_else(|| self.has_code_of(i, to.function)) {
+                    frames.push(i);
+                }
+            }
+            if self.get(i).is_some_and(|frame| frame.hidden || frame.kind == FrameKind::Filter) {
+                (is_found, is_partly_seen) = (false, true);
+            }
+        }
+        if !is_partly_seen {
+            return Landings {
+                frames,
+                otherwise: if is_found { Otherwise::Nowhere } else { Otherwise::InOlder },
+            };
+        }
+        let open = self.open_in(to);
+        match frames.is_empty() || open.frames.len() == 1 {
+            true => open,
+            false => Landings { frames, otherwise: Otherwise::InAny },
+        }
+    }
+
+    /// Control may go on in frame `i`, as it seems.
+    fn may_go_on(&self, i: usize) -> bool {
+        let is_own = |f: &Frame| !f.hidden && !f.kind.is_mark() && f.kind != FrameKind::Inner;
+        let tail_called = || self.get(i + 1).is_some_and(|above| above.chain != 0);
+        self.get(i).is_some_and(is_own) && !tail_called()
+    }
+
+    /// Where the call that frame `i` has made last returns to; `None`: it is not known.
+    fn returns_into(&self, i: usize) -> Option<Avma> {
+        let is_call = |above: &&Frame| above.kind == FrameKind::Call && above.chain == 0;
+        self.get(i + 1).filter(is_call)?.ret.get()
     }
 
     /// The innermost code that goes on there, if any, was interrupted by a handler that is left now.

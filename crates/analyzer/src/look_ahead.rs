@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::frames::Frames;
+use crate::frames::{Frames, Landings, Otherwise};
 use crate::held::Held;
 use crate::session::Session;
 use crate::status::Status;
@@ -16,24 +16,13 @@ const LOOK_AHEAD_MAX: usize = 1 << 16;
 const HELD_MAX: usize = 1 << 20;
 
 impl<'a> Thread<'a> {
-    /// Control has landed in one of these frames, innermost first: decides which, or holds back what follows
-    /// until that is known.
-    pub(crate) fn decide_or_wait(
-        &mut self,
-        session: &mut Session<'a>,
-        candidates: Vec<usize>,
-        is_guess: bool,
-    ) {
-        match candidates.as_slice() {
-            [only] => {
-                if is_guess {
-                    self.guess(session, 0);
-                }
-                self.doubt_all_but(only + 1);
-                self.close_to(session, only + 1, Status::Unwound);
-            }
+    /// Control has landed in one of these frames: decides which, or holds back what follows until that is
+    /// known.
+    pub(crate) fn decide_or_wait(&mut self, session: &mut Session<'a>, landings: Landings) {
+        match landings.frames.as_slice() {
+            [only] => self.go_on_in(session, *only, landings.otherwise),
             _ => {
-                let undecided = Undecided::new(self.now, self.control.clone(), candidates, is_guess);
+                let undecided = Undecided::new(self.now, self.control.clone(), landings);
                 self.undecided = Some(Box::new(undecided));
             }
         }
@@ -106,14 +95,9 @@ impl<'a> Thread<'a> {
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;
             self.certainty.choose();
-            if undecided.is_guess {
-                self.guess(session, 0);
-            }
-            // Where the function is open more than once an older call of it may have been made from the same
-            // place.
-            self.doubt_all_but(landed + 1);
-            self.close_to(session, landed + 1, Status::Unwound);
-            let is_unsettled = !undecided.is_guess && undecided.verdict() == LandingVerdict::Wait;
+            self.go_on_in(session, landed, undecided.otherwise);
+            let is_guess = undecided.otherwise == Otherwise::InAny;
+            let is_unsettled = !is_guess && undecided.verdict() == LandingVerdict::Wait;
             if is_unsettled {
                 // Those that are open whichever it was go on, unless what comes may be taken for their
                 // return.
@@ -125,6 +109,19 @@ impl<'a> Thread<'a> {
             }
         }
         undecided.events
+    }
+
+    /// Control has landed in this frame.
+    fn go_on_in(&mut self, session: &mut Session<'a>, frame: usize, otherwise: Otherwise) {
+        if otherwise == Otherwise::InAny {
+            self.guess(session, 0);
+        }
+        if otherwise != Otherwise::Nowhere {
+            // Where the function is open more than once an older call of it may have been made from the same
+            // place.
+            self.doubt_all_but(frame + 1);
+        }
+        self.close_to(session, frame + 1, Status::Unwound);
     }
 
     /// Which of the frames but the outermost `open` control has left is a guess.

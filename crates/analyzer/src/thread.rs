@@ -14,7 +14,7 @@ use crate::control::{Control, Left};
 use crate::counted::Counted;
 use crate::counting::Counting;
 use crate::entered::Entered;
-use crate::frames::{Frames, Notice};
+use crate::frames::{Frames, Landings, Notice};
 use crate::gatherer::Gatherer;
 use crate::held::Held;
 use crate::kernel_level::KernelPart;
@@ -596,8 +596,8 @@ impl<'a> Frames<'a> for Thread<'a> {
         }
     }
 
-    fn land_in(&mut self, session: &mut Session<'a>, candidates: Vec<usize>, is_guess: bool) {
-        self.decide_or_wait(session, candidates, is_guess);
+    fn land_in(&mut self, session: &mut Session<'a>, landings: Landings) {
+        self.decide_or_wait(session, landings);
     }
 
     /// In a thread that was seen from its first instruction that is another stack. Otherwise it may as well

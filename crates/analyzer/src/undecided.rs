@@ -18,6 +18,7 @@ use std::sync::Arc;
 use model::{EventTime, SpaceId, TraceEvent, Transfer};
 
 use crate::control::Control;
+use crate::frames::{Landings, Otherwise};
 use crate::held::Held;
 use crate::regions::AtMark;
 use crate::session::Session;
@@ -43,8 +44,8 @@ pub(crate) struct Undecided {
     pub(crate) now: EventTime,
     /// Where control may be; never empty.
     groups: Vec<Group>,
-    /// Even where one candidate is left it may be another frame.
-    pub(crate) is_guess: bool,
+    /// Where control may be even where one candidate is left.
+    pub(crate) otherwise: Otherwise,
     /// Landings after the first.
     landings: u32,
     looked_at: usize,
@@ -97,11 +98,12 @@ fn floors(groups: &[Group]) -> impl Iterator<Item = &Floor> {
 }
 
 impl Undecided {
-    /// Control is, since `now`, in one of `candidates`; `is_guess`: or in none of them.
-    pub(crate) fn new(now: EventTime, control: Control, candidates: Vec<usize>, is_guess: bool) -> Self {
-        let groups = vec![Group::landed(candidates, control)];
+    /// Control is, since `now`, in one of these frames.
+    pub(crate) fn new(now: EventTime, control: Control, landings: Landings) -> Self {
+        let Landings { frames, otherwise } = landings;
+        let groups = vec![Group::landed(frames, control)];
         let (room, events) = (Vec::new(), Vec::new());
-        Self { now, groups, is_guess, landings: 0, looked_at: 0, room, marks: None, events }
+        Self { now, groups, otherwise, landings: 0, looked_at: 0, room, marks: None, events }
     }
 
     /// The innermost candidate that is left.

@@ -2,6 +2,7 @@
 //! global offset table.  Every table is optional: a file without section headers still has code.
 
 pub(crate) mod eh_frame;
+pub(crate) mod exception_table;
 pub(crate) mod mini_debug_info;
 pub(crate) mod padding;
 pub(crate) mod plt;

@@ -486,6 +486,20 @@ impl FunctionLookup for Image {
         })
     }
 
+    fn landing_pad(&self, space: SpaceId, ret: Avma) -> Option<Avma> {
+        // After a call stands the next instruction, which may be another function's.
+        let inside = Avma(ret.0.checked_sub(1)?);
+        let (object, svma) = self.place(space, inside)?;
+        let pad = self.loaded(object)?.exceptions().pad_of_call(svma.0)?;
+        Some(Avma(inside.0.wrapping_add(pad.wrapping_sub(svma.0))))
+    }
+
+    fn is_landing_pad(&self, space: SpaceId, ip: Avma) -> bool {
+        let place = self.place(space, ip);
+        let loaded = place.and_then(|(object, svma)| Some((self.loaded(object)?, svma)));
+        loaded.is_some_and(|(loaded, svma)| loaded.exceptions().is_pad(svma.0))
+    }
+
     fn next_mark(&self, space: SpaceId, ip: Avma) -> Option<Avma> {
         self.mark_from(space, ip)
     }

@@ -155,6 +155,17 @@ pub trait FunctionLookup: Sync {
     /// The object that a function belongs to; `None` for [`FunctionId::UNKNOWN`].
     fn object(&self, id: FunctionId) -> Option<ObjectId>;
 
+    /// Where an exception that passes through the call which returns to `ret` goes on; `None`: it passes the
+    /// function that made the call, or no table says.
+    fn landing_pad(&self, _space: SpaceId, _ret: Avma) -> Option<Avma> {
+        None
+    }
+
+    /// A landing pad begins at `ip`: nothing but an exception leads there.
+    fn is_landing_pad(&self, _space: SpaceId, _ip: Avma) -> bool {
+        false
+    }
+
     /// The first instruction from `ip` on, in its mapping, at which a region begins or ends.
     fn next_mark(&self, _space: SpaceId, _ip: Avma) -> Option<Avma> {
         None

@@ -17,6 +17,7 @@ mod ip_filter;
 mod ip_filter_jumps;
 mod ip_filter_left;
 mod kernel_calls;
+mod landing_pads;
 mod landings;
 mod ledger;
 mod missing_code;

@@ -10,6 +10,7 @@
 //!   region f+10 f+20          `region` is code from f+10 to f+20; several places: `f+10,f+18`; also region2
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
+//!   pad f+10 f+80             an exception that passes through the call at f+10 goes on at f+80
 //!   off 120 150               off the CPU;  `off 120` for ever;  `off 120 150 5`: then on CPU 5, not on 3
 //!   slept 120 202 140 9 150   off the CPU in system call 202, woken by thread 9 at 140, back at 150
 //!   born 5                    also `died 90`, `traced 5`, `executed 5`;  `late`: attached to while it ran
@@ -83,6 +84,8 @@ fn address_text(at: u64) -> String {
 struct Program {
     code: Vec<u8>,
     regions: BTreeMap<FunctionId, Region>,
+    /// Landing pads, by where calls return to.
+    pads: BTreeMap<Avma, Avma>,
 }
 
 impl CodeSource for Program {
@@ -116,6 +119,14 @@ impl FunctionLookup for Program {
             "unnamed" | "?" => FunctionKind::Unnamed,
             _ => FunctionKind::Symbol,
         }
+    }
+
+    fn landing_pad(&self, _: SpaceId, ret: Avma) -> Option<Avma> {
+        self.pads.get(&ret).copied()
+    }
+
+    fn is_landing_pad(&self, _: SpaceId, ip: Avma) -> bool {
+        self.pads.values().any(|pad| *pad == ip)
     }
 
     fn region(&self, id: FunctionId) -> Option<&Region> {
@@ -347,7 +358,8 @@ struct Parsed {
 }
 
 fn parse(script: &str, request: Request) -> Parsed {
-    let mut program = Program { code: vec![0x90; SLOT as usize * NAMES.len()], regions: BTreeMap::new() };
+    let code = vec![0x90; SLOT as usize * NAMES.len()];
+    let mut program = Program { code, regions: BTreeMap::new(), pads: BTreeMap::new() };
     let (mut events, mut records) = (Vec::new(), Vec::new());
     let mut request = request;
     if request.functions.is_empty() {
@@ -373,6 +385,9 @@ fn parse(script: &str, request: Request) -> Parsed {
             }
             ["code", "sigreturn", at] => {
                 program.code[address(at).0 as usize..][..7].copy_from_slice(b"\xb8\x0f\0\0\0\x0f\x05");
+            }
+            ["pad", at, pad] => {
+                program.pads.insert(address(at).plus(5), address(pad));
             }
             ["tid", number] => tid = Tid(number.parse().unwrap()),
             ["space", number] => space = SpaceId(number.parse().unwrap()),

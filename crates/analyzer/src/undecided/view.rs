@@ -6,7 +6,7 @@ use model::{Avma, EventTime, FunctionId, Target, Transfer};
 
 use super::LandingVerdict;
 use crate::control::Control;
-use crate::frames::Frames;
+use crate::frames::{Frames, Landings};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, Stack};
 use crate::status::Status;
@@ -306,8 +306,8 @@ impl<'a> Frames<'a> for View<'_> {
         }
     }
 
-    fn land_in(&mut self, _session: &mut Session<'a>, candidates: Vec<usize>, _is_guess: bool) {
-        self.landings = candidates;
+    fn land_in(&mut self, _session: &mut Session<'a>, landings: Landings) {
+        self.landings = landings.frames;
         self.looked_at.set(self.looked_at.get() + 1); // each hypothesis lands in frames of its own
     }
 

@@ -8,6 +8,7 @@ use model::{FileOffset, Svma};
 use crate::contents::Contents;
 use crate::dwarf::lines::Lines;
 use crate::elf::eh_frame::{self, CodeRange};
+use crate::elf::exception_table::ExceptionTable;
 use crate::elf::strings::Strings;
 use crate::elf::symbols::{self, Names};
 use crate::elf::{Elf, Segment, Slots};
@@ -48,6 +49,7 @@ pub(crate) struct Loaded {
     pub(crate) functions: Functions,
     /// DWARF lines, once they were asked for.
     pub(crate) lines: OnceLock<Mutex<Option<Lines>>>,
+    exceptions: OnceLock<ExceptionTable>,
 }
 
 impl ObjectFile {
@@ -122,6 +124,7 @@ impl Loaded {
             names: Names::OfRunTimeCode(named.names.clone()),
             functions,
             lines: OnceLock::new(),
+            exceptions: OnceLock::new(),
         }
     }
 
@@ -136,6 +139,12 @@ impl Loaded {
 
     pub(crate) fn strings(&self) -> Strings<'_> {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
+    }
+
+    /// Where exceptions stop in its code.
+    pub(crate) fn exceptions(&self) -> &ExceptionTable {
+        let read = || Elf::parse(&self.contents).map(|elf| ExceptionTable::of(&elf)).unwrap_or_default();
+        self.exceptions.get_or_init(read)
     }
 
     /// The file that has its DWARF.
@@ -197,7 +206,8 @@ pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) ->
         split_off: &split_off,
         loader,
     });
-    let (segments, names, lines) = (elf.segments(), symbols.names, OnceLock::new());
+    let (segments, names) = (elf.segments(), symbols.names);
+    let (lines, exceptions) = (OnceLock::new(), OnceLock::new());
     Ok(Loaded {
         place,
         contents,
@@ -209,6 +219,7 @@ pub(crate) fn read(located: Located, key: &ObjectKey, options: &ImageOptions) ->
         names,
         functions,
         lines,
+        exceptions,
     })
 }
 

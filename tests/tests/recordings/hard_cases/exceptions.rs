@@ -6,6 +6,7 @@ const LOG: &str = "case-unwind";
 
 /// The same, with cold parts named as GCC 8 did.
 const NUMBERED: &str = "case-unwind-gcc8";
+const RECURSIVE: &str = "case-thrown";
 const RUST: &str = "case-panics";
 
 #[test]
@@ -26,6 +27,12 @@ fn an_exception_that_is_rethrown_unwinds_the_frame_that_caught_it() {
 #[test]
 fn an_exception_that_is_caught_inside_leaves_the_call_complete() {
     check(LOG, &["catches_inside"]);
+}
+
+/// By the events alone seven in ten of its calls were undecided.
+#[test]
+fn the_tables_of_landing_pads_say_which_of_many_open_calls_an_exception_comes_to() {
+    check(RECURSIVE, &["walk", "step"]);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 //! FUNC child [loader] call 1                                       ... the lazy binder
 //! FUNC by_jump COUNT                                               counted; ended at a jump out of sight
 //! FUNC outermost COUNT                                             counted calls that are in no other
+//! FUNC ends LETTERS                     walk ends cuuc             how each call ended, in order of entry: as
+//!                                                                  its status begins, `?` if undecided
 //! FUNC calls COUNT                      asks calls 20              calls of any status, if that is unknown
 //! @RECORDING FUNC ...                                              of one recording alone
 //! ```
@@ -18,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::{Caller, ChildKind, FunctionReport};
+use analyzer::{CallRow, Caller, ChildKind, FunctionReport};
 use model::{FunctionKind, FunctionLookup as _};
 use truth_tests::{Fixture, Opened};
 
@@ -53,6 +55,9 @@ pub(crate) fn differences(
     if says("outermost") {
         found.insert(format!("{name} outermost {}", report.outermost.count));
     }
+    if says("ends") {
+        found.insert(format!("{name} ends {}", ends(report)));
+    }
     only("printed ", &printed, &found) + &only("reported", &found, &printed)
 }
 
@@ -83,12 +88,22 @@ fn lines_of_recording(output: &str, recording: &str, name: &str) -> BTreeSet<Str
     lines_of(&output.lines().filter_map(own).collect::<String>(), name)
 }
 
-/// It ends with a count, or says that there are no children.
+/// It ends with a count, or says that there are no children, or how calls ended.
 fn is_well_formed(line: &str) -> bool {
     let mut words = words(line).skip(1);
-    words.next().is_some_and(|what| {
-        what == "childless" || words.last().is_some_and(|count| count.parse::<u64>().is_ok())
-    })
+    let Some(what) = words.next() else { return false };
+    let is_told = |last: &str| match what {
+        "ends" => last.chars().all(|letter| letter.is_ascii_lowercase()),
+        _ => last.parse::<u64>().is_ok(),
+    };
+    what == "childless" || words.last().is_some_and(is_told)
+}
+
+fn ends(report: &FunctionReport) -> String {
+    let mut rows: Vec<_> = report.rows.iter().collect();
+    rows.sort_by_key(|row| row.id);
+    let end = |row: &&CallRow| if row.undecided { "?" } else { row.status.name().get(..1).unwrap_or("?") };
+    rows.iter().map(end).collect()
 }
 
 fn counts(name: &str, report: &FunctionReport) -> BTreeSet<String> {
@@ -147,5 +162,6 @@ fn lines_of_a_run_and_of_one_recording() {
     assert_eq!(lines(lines_of_recording(output, "a-filter", "f")), ["f by_jump 2"]);
     assert!(lines_of_recording(output, "a", "f").is_empty());
     assert!(is_well_formed("f from main tail 3") && is_well_formed("f childless"));
+    assert!(is_well_formed("f ends cuc") && !is_well_formed("f ends 3"));
     assert!(!is_well_formed("f") && !is_well_formed("f from main") && !is_well_formed("f complete -1"));
 }
