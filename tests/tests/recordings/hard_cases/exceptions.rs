@@ -32,7 +32,7 @@ fn an_exception_that_is_caught_inside_leaves_the_call_complete() {
 /// By the events alone seven in ten of its calls were undecided.
 #[test]
 fn the_tables_of_landing_pads_say_which_of_many_open_calls_an_exception_comes_to() {
-    check(RECURSIVE, &["walk", "step"]);
+    check(RECURSIVE, &["walk", "descend"]);
 }
 
 #[test]
