@@ -170,8 +170,7 @@ mod tests {
     /// Landing pads from the function's start, types 0x20 bytes on, numbers in LEB128: as GCC writes them.
     /// Calls from 0x10 to 0x15 land at 0x40 of `f`, those from 0x15 to 0x1a nowhere, those up to 0x20 at
     /// 0x184, in action 1.
-    const OF_F: [u8; 17] =
-        [0xff, 0x9b, 0x20, 0x01, 13, 0x10, 5, 0x40, 0, 0x15, 5, 0, 0, 0x1a, 6, 0x84, 0x03];
+    const OF_F: [u8; 17] = [0xff, 0x9b, 0x20, 0x01, 13, 0x10, 5, 0x40, 0, 0x15, 5, 0, 0, 0x1a, 6, 0x84, 0x03];
 
     /// Landing pads from 0x400, which is `base`, numbers of four bytes: as GCC writes them for a part that
     /// has its landing pads elsewhere.

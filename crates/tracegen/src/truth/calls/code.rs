@@ -281,6 +281,24 @@ impl Code {
         self.len_of_call_before(ip).is_some()
     }
 
+    /// An exception goes on at `pad` that comes out of the call which returns to `ret`.
+    pub(super) fn has_pad(&self, ret: Avma, pad: Avma) -> bool {
+        let linked = |ip: Avma| {
+            let (object, offset) = self.place(ip)?;
+            Some((object, self.objects[object].address_of_offset(offset)?))
+        };
+        let call = linked(Avma(ret.0.wrapping_sub(1)));
+        let of_call = call.and_then(|(object, at)| Some((object, self.objects[object].pad_of_call(at)?)));
+        of_call.is_some() && of_call == linked(pad)
+    }
+
+    /// A landing pad of exceptions begins at `ip`.
+    pub(super) fn is_pad(&self, ip: Avma) -> bool {
+        let Some((object, offset)) = self.place(ip) else { return false };
+        let object = &self.objects[object];
+        object.address_of_offset(offset).is_some_and(|at| object.is_pad(at))
+    }
+
     fn len_of_call_before(&self, to: Avma) -> Option<u64> {
         // Most frequent lengths first.
         [5, 6, 3, 7, 4, 2, 8].into_iter().find(|&len| self.is_call(to, len))

@@ -4,13 +4,19 @@ use model::Avma;
 
 use super::code::FunctionIndex;
 use super::rows::{Entered, Status};
-use super::stack::Stack;
+use super::stack::{Frame, Stack};
 use crate::truth::{Event, Events, Kind};
 
 impl Stack<'_> {
     /// Control landed inside a function further out: all frames above it are unwound.  False if that
     /// function has no frame.
     pub(super) fn landing(&mut self, to: Avma, ahead: &Events<'_>) -> bool {
+        if self.code.is_pad(to) && !self.frames.iter().any(is_out_of_sight) {
+            let Some(frame) = self.caught_in(to) else { return false };
+            self.end_is_guess();
+            self.close_to(frame + 1, Status::Unwound);
+            return true;
+        }
         let function = self.code.function(to);
         let candidates: Vec<usize> = self.landings(self.frames.len(), function).collect();
         if candidates.is_empty() {
@@ -36,6 +42,16 @@ impl Stack<'_> {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);
         }
         true
+    }
+
+    /// The innermost frame out of whose last call an exception goes on there.
+    fn caught_in(&self, pad: Avma) -> Option<usize> {
+        let made_call = |&i: &usize| {
+            let called = self.frames.get(i + 1).filter(|called| !called.tail && !called.signal_mark);
+            let returns_to = called.and_then(|called| called.returns_to);
+            returns_to.is_some_and(|ret| self.code.has_pad(ret, pad))
+        };
+        (0..self.frames.len()).rev().find(made_call)
     }
 
     /// The frames of the outermost `len` that control can land in, innermost first.
@@ -264,6 +280,11 @@ impl Stack<'_> {
         let below = base.checked_sub(1)?;
         if self.frames[below].signal_mark { below.checked_sub(1) } else { Some(below) }
     }
+}
+
+/// Code that is not seen runs there, or has called it: it may have caught an exception before.
+fn is_out_of_sight(frame: &Frame) -> bool {
+    frame.hidden || frame.entered == Entered::Filter
 }
 
 /// What may have happened when one more event has.

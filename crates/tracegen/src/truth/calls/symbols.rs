@@ -1,6 +1,6 @@
 //! What the oracle needs of an ELF file: where its bytes are loaded, its functions, its PLT.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 
@@ -41,6 +41,9 @@ pub(super) struct Object {
     /// Of a stripped object: its functions, also those without a symbol, by start. Not of the loader: its
     /// lazy binder is known by lying between symbols.
     ranges: Vec<UnwindRange>,
+    /// Landing pads of calls, by the calls' addresses.
+    pads: Vec<(Range<u64>, u64)>,
+    pad_starts: HashSet<u64>,
 }
 
 impl Object {
@@ -71,9 +74,11 @@ impl Object {
         // Of several symbols of one name, one that has a size.
         symbols.sort_by_key(|s| s.size > 0);
         let addresses: HashMap<String, u64> = symbols.iter().map(|s| (s.name.clone(), s.address)).collect();
-        let unwind = elf.section_by_name(".eh_frame");
-        let unwind: Vec<UnwindRange> =
-            unwind.and_then(|s| Some(unwind::ranges(s.data().ok()?, s.address()))).unwrap_or_default();
+        let section = |name| elf.section_by_name(name).and_then(|s| Some((s.data().ok()?, s.address())));
+        let frames = section(".eh_frame").unwrap_or_default();
+        let pads = section(".gcc_except_table").map(|tables| unwind::landing_pads(frames, tables));
+        let pads = pads.unwrap_or_default();
+        let unwind: Vec<UnwindRange> = unwind::ranges(frames);
         let hot = symbols
             .iter()
             .filter_map(|s| Some((s.address, *addresses.get(hot_name(s, &unwind)?)?)))
@@ -87,7 +92,19 @@ impl Object {
         );
         let is_stripped = elf.symbol_table().is_none() && !is_dynamic_loader(file_name(path));
         let ranges = if is_stripped { unwind } else { vec![] };
-        Some(Self { path: path.into(), bytes, segments, symbols, addresses, plt, hot, ranges })
+        let pad_starts = pads.iter().map(|(_, pad)| *pad).collect();
+        Some(Self {
+            path: path.into(),
+            bytes,
+            segments,
+            symbols,
+            addresses,
+            plt,
+            hot,
+            ranges,
+            pads,
+            pad_starts,
+        })
     }
 
     /// File name without its directory.
@@ -143,6 +160,17 @@ impl Object {
     /// The function that a symbol belongs to: for `f.cold` that is `f`.
     pub(super) fn whole<'a>(&'a self, part: &'a FunctionSymbol) -> &'a FunctionSymbol {
         self.hot.get(&part.address).and_then(|&hot| self.symbol_before(hot)).unwrap_or(part)
+    }
+
+    /// Where an exception goes on that comes out of the call which the instruction at an address makes.
+    pub(super) fn pad_of_call(&self, address: u64) -> Option<u64> {
+        let next = self.pads.partition_point(|(calls, _)| calls.start <= address);
+        let (calls, pad) = self.pads.get(next.checked_sub(1)?)?;
+        calls.contains(&address).then_some(*pad)
+    }
+
+    pub(super) fn is_pad(&self, address: u64) -> bool {
+        self.pad_starts.contains(&address)
     }
 
     pub(super) fn is_plt(&self, address: u64) -> bool {

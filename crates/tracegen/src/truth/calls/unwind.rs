@@ -3,8 +3,12 @@
 //!
 //! ```text
 //! CIE: length  0           version  augmentation  ...  instructions that all its functions begin with
-//! FDE: length  back to CIE  start  size           ...  instructions
+//! FDE: length  back to CIE  start  size  table    ...  instructions
 //! ```
+//! The table of an FDE (`.gcc_except_table`) says at which landing pad an exception goes on that comes out of a
+//! call of the function.
+
+use std::ops::Range;
 
 /// The stack pointer, as DWARF numbers registers.
 const RSP: u64 = 7;
@@ -23,43 +27,69 @@ pub(super) struct UnwindRange {
     pub(super) is_entry: bool,
 }
 
-/// The ranges of an `.eh_frame` that is linked at `address`, by start; up to what cannot be read.
-pub(super) fn ranges(section: &[u8], address: u64) -> Vec<UnwindRange> {
-    let mut list = vec![];
-    let mut cursor = Cursor { bytes: section, at: 0 };
-    while let Some((id_at, entry)) = cursor.entry() {
-        let mut fde = Cursor { bytes: entry, at: id_at };
-        match fde.u32() {
-            None => break,
-            Some(0) => (), // a CIE: read where it is referred to
-            Some(back) => list.extend(range(section, id_at.checked_sub(back as usize), fde, address)),
-        }
-    }
+/// A section, and where it is linked.
+pub(super) type Linked<'a> = (&'a [u8], u64);
+
+/// The ranges of an `.eh_frame`, by start; up to what cannot be read.
+pub(super) fn ranges(section: Linked<'_>) -> Vec<UnwindRange> {
+    let mut list: Vec<UnwindRange> = functions(section).map(|(range, _)| range).collect();
     list.sort_unstable();
     list.dedup_by_key(|r| r.start);
     list
 }
 
-fn range(section: &[u8], cie_at: Option<usize>, mut fde: Cursor<'_>, address: u64) -> Option<UnwindRange> {
+/// Where exceptions go on: the landing pad of each call that has one, by the call's addresses.
+pub(super) fn landing_pads(frames: Linked<'_>, (tables, at): Linked<'_>) -> Vec<(Range<u64>, u64)> {
+    let mut list = vec![];
+    for (range, table) in functions(frames) {
+        let Some(table) = table.and_then(|table| usize::try_from(table.checked_sub(at)?).ok()) else {
+            continue;
+        };
+        let known = list.len();
+        if (Cursor { bytes: tables, at: table }).calls_with_pads(&mut list, range.start, at).is_none() {
+            list.truncate(known);
+        }
+    }
+    list.sort_unstable_by_key(|(calls, _)| calls.start);
+    list
+}
+
+/// The functions of an `.eh_frame`, and where their tables are linked; up to what cannot be read.
+fn functions((section, address): Linked<'_>) -> impl Iterator<Item = (UnwindRange, Option<u64>)> + '_ {
+    let mut cursor = Cursor { bytes: section, at: 0 };
+    let entries = std::iter::from_fn(move || {
+        let (id_at, entry) = cursor.entry()?;
+        let mut fde = Cursor { bytes: entry, at: id_at };
+        Some((id_at, fde.u32()?, fde))
+    });
+    entries.filter(|(_, back, _)| *back != 0).filter_map(move |(id_at, back, fde)| {
+        // A CIE is read where it is referred to.
+        function(section, id_at.checked_sub(back as usize), fde, address)
+    })
+}
+
+fn function(
+    section: &[u8],
+    cie_at: Option<usize>,
+    mut fde: Cursor<'_>,
+    address: u64,
+) -> Option<(UnwindRange, Option<u64>)> {
     let (id_at, entry) = Cursor { bytes: section, at: cie_at? }.entry()?;
     let mut cie = Cursor { bytes: entry, at: id_at + 4 };
     let augmentation = cie.augmentation()?;
-    let base = address.wrapping_add(fde.at as u64);
-    let start = fde.pointer(augmentation.encoding)?;
-    let start = match augmentation.encoding & 0x70 {
-        0 => start,
-        0x10 => start.wrapping_add(base), // relative to where it stands
-        _ => return None,
-    };
+    let start = fde.place(augmentation.encoding, address)?;
     let size = fde.pointer(augmentation.encoding & 0x07)?; // never signed
+    let mut table = None;
     if augmentation.is_sized {
         let len = fde.uleb()?;
+        let mut data = fde;
+        table = augmentation.table.and_then(|encoding| data.place(encoding, address));
         fde.skip(len)?;
     }
     let mut cfa = None;
     cie.first_row(&mut cfa)?;
     fde.first_row(&mut cfa)?;
-    (size > 0).then_some(UnwindRange { start, size, is_entry: cfa == JUST_CALLED })
+    (size > 0).then_some((UnwindRange { start, size, is_entry: cfa == JUST_CALLED }, table))
 }
 
 /// What a CIE says of the layout of its FDEs.
@@ -68,6 +98,8 @@ struct Augmentation {
     encoding: u8,
     /// Extra data are there, with their length.
     is_sized: bool,
+    /// First of these is where the function's table is, in this encoding.
+    table: Option<u8>,
 }
 
 /// Reads a little-endian section from its front.
@@ -97,15 +129,16 @@ impl<'a> Cursor<'a> {
         let mut encoding = 0;
         let is_sized = letters.first() == Some(&b'z');
         let Some(rest) = letters.strip_prefix(b"z") else {
-            return letters.is_empty().then_some(Augmentation { encoding, is_sized });
+            return letters.is_empty().then_some(Augmentation { encoding, is_sized, table: None });
         };
         let len = self.uleb()?;
         let mut data = *self;
         self.skip(len)?;
+        let mut table = None;
         for letter in rest {
             match letter {
                 b'R' => encoding = data.u8()?,
-                b'L' => _ = data.u8()?,
+                b'L' => table = Some(data.u8()?),
                 b'P' => {
                     let encoding = data.u8()?;
                     data.pointer(encoding)?;
@@ -114,7 +147,43 @@ impl<'a> Cursor<'a> {
                 _ => return None,
             }
         }
-        Some(Augmentation { encoding, is_sized })
+        Some(Augmentation { encoding, is_sized, table })
+    }
+
+    /// Reads the table of the function at `start`; the section is linked at `address`.
+    fn calls_with_pads(&mut self, list: &mut Vec<(Range<u64>, u64)>, start: u64, address: u64) -> Option<()> {
+        const NONE: u8 = 0xff;
+        let pads_from = match self.u8()? {
+            NONE => start,
+            encoding => self.place(encoding, address)?,
+        };
+        if self.u8()? != NONE {
+            self.uleb()?; // where its types are
+        }
+        let encoding = self.u8()?;
+        let len = usize::try_from(self.uleb()?).ok()?;
+        let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len())?;
+        while self.at < end {
+            let mut number = || if encoding == 0x01 { self.uleb() } else { self.pointer(encoding) };
+            let (from, len, pad) = (number()?, number()?, number()?);
+            self.uleb()?; // what it does with which types
+            if pad > 0 {
+                let from = start.wrapping_add(from);
+                list.push((from..from.wrapping_add(len), pads_from.wrapping_add(pad)));
+            }
+        }
+        Some(())
+    }
+
+    /// An address in this encoding; the section is linked at `address`.
+    fn place(&mut self, encoding: u8, address: u64) -> Option<u64> {
+        let here = address.wrapping_add(self.at as u64);
+        let value = self.pointer(encoding)?;
+        match encoding & 0x70 {
+            0 => Some(value),
+            0x10 => Some(value.wrapping_add(here)), // relative to where it stands
+            _ => None,
+        }
     }
 
     /// Follows instructions as far as they are about the first address. `cfa`: register and offset, `None` if
@@ -228,10 +297,10 @@ mod tests {
         table.extend([0; 4]);
         let range = |start, size, is_entry| UnwindRange { start, size, is_entry };
         let expect = [range(0x400, 0x10, false), range(0x500, 0x20, true), range(0x700, 8, false)];
-        assert_eq!(ranges(&table, ADDRESS), expect);
+        assert_eq!(ranges((&table, ADDRESS)), expect);
         // Cut anywhere: those that are whole.
         for len in 0..table.len() {
-            assert!(ranges(&table[..len], ADDRESS).iter().all(|r| expect.contains(r)));
+            assert!(ranges((&table[..len], ADDRESS)).iter().all(|r| expect.contains(r)));
         }
     }
 }
