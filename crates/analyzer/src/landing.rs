@@ -44,15 +44,16 @@ pub(crate) trait Landing<'a>: Frames<'a> {
         Landings { frames, otherwise: if is_guess { Otherwise::InAny } else { Otherwise::InOlder } }
     }
 
-    /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost that
-    /// has made a call with this landing pad. Had the exception passed that, it would pass those further out.
+    /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost
+    /// that has made a call with this landing pad. Had the exception passed that, it would pass those further
+    /// out.
     ///
     /// Code out of sight may have caught another exception before: then what it had called is gone, and it is
     /// the innermost further out. Or an exception that went on out of sight was taken for a return.
     fn caught_in(&self, session: &mut Session<'a>, to: Target) -> Landings {
         let space = self.control().space;
         let mut frames = Vec::new();
-        let (mut is_found, mut is_partly_seen) = (false, false);
+        let (mut is_found, mut is_in_sight, mut may_be_gone) = (false, false, false);
         for i in (0..self.depth()).rev() {
             if !is_found && self.may_go_on(i) && frames.len() < CANDIDATES_MAX {
                 let fits = self.returns_into(i).map(|ret| session.map.landing_pad(space, ret) == Some(to.ip));
@@ -61,15 +62,16 @@ pub(crate) trait Landing<'a>: Frames<'a> {
                     frames.push(i);
                 }
             }
-            if self.get(i).is_some_and(|frame| frame.hidden || frame.kind == FrameKind::Filter) {
-                (is_found, is_partly_seen) = (false, true);
+            let Some(frame) = self.get(i) else { break };
+            // What throws may be out of sight.
+            is_in_sight |= !frame.hidden;
+            if is_in_sight && (frame.hidden || frame.kind == FrameKind::Filter) {
+                (is_found, may_be_gone) = (false, true);
             }
         }
-        if !is_partly_seen {
-            return Landings {
-                frames,
-                otherwise: if is_found { Otherwise::Nowhere } else { Otherwise::InOlder },
-            };
+        if !may_be_gone {
+            let otherwise = if is_found { Otherwise::Nowhere } else { Otherwise::InOlder };
+            return Landings { frames, otherwise };
         }
         let open = self.open_in(to);
         match frames.is_empty() || open.frames.len() == 1 {

@@ -14,6 +14,7 @@
 //!   elf --symbols-->          names, also of debug files (debug_file, debuglink) or packed (mini_debug_info)
 //!   elf --eh_frame-->         functions without names
 //!   elf --unwind_table-->     which frames stand on a stack, and where exceptions are handled (unwinding)
+//!   elf --exception_table-->  at which landing pad an exception goes on that comes out of a call
 //!   both --build-->           symbols, PLT stubs, gaps; cold parts folded into theirs
 //! names     --find-->         what a user writes to functions; demangles what may have that name (needle)
 //! places    --find_mark-->    where regions begin and end: addresses, lines (line_begins), probes (usdt)

@@ -104,3 +104,21 @@ fn what_code_out_of_sight_has_caught_before_makes_a_landing_a_guess() {
     check(script, rows);
     assert_eq!(analyse(script, Request::default()).limits.undecided_landings, 1);
 }
+
+/// Only what called it is seen: the library that throws is missing.
+#[test]
+fn what_throws_may_be_out_of_sight() {
+    let script = "
+        born 0
+        0 start main+4
+        pad f+20 f+80
+        100 call main+10 f
+        110 call f+20 f
+        120 out.call f+30 throw
+        120 gap 140 missing
+        140 start f+80";
+    let rows = "
+        100 >=40 open_end main+10
+        110 +30 unwound f+20 depth 1";
+    check(script, rows);
+}

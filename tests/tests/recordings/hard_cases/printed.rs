@@ -8,8 +8,8 @@
 //! FUNC child [loader] call 1                                       ... the lazy binder
 //! FUNC by_jump COUNT                                               counted; ended at a jump out of sight
 //! FUNC outermost COUNT                                             counted calls that are in no other
-//! FUNC ends LETTERS                     walk ends cuuc             how each call ended, in order of entry: as
-//!                                                                  its status begins, `?` if undecided
+//! FUNC ends LETTERS                     walk ends cuuc             each call in order: how its status
+//!                                                                  begins, or `?` if it is undecided
 //! FUNC calls COUNT                      asks calls 20              calls of any status, if that is unknown
 //! @RECORDING FUNC ...                                              of one recording alone
 //! ```

@@ -4,14 +4,14 @@ use model::Avma;
 
 use super::code::FunctionIndex;
 use super::rows::{Entered, Status};
-use super::stack::{Frame, Stack};
+use super::stack::Stack;
 use crate::truth::{Event, Events, Kind};
 
 impl Stack<'_> {
     /// Control landed inside a function further out: all frames above it are unwound.  False if that
     /// function has no frame.
     pub(super) fn landing(&mut self, to: Avma, ahead: &Events<'_>) -> bool {
-        if self.code.is_pad(to) && !self.frames.iter().any(is_out_of_sight) {
+        if self.code.is_pad(to) && !self.may_be_left_unseen() {
             let Some(frame) = self.caught_in(to) else { return false };
             self.end_is_guess();
             self.close_to(frame + 1, Status::Unwound);
@@ -42,6 +42,12 @@ impl Stack<'_> {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);
         }
         true
+    }
+
+    /// Code that is not seen has called some frame: it may have caught an exception that has ended that.
+    fn may_be_left_unseen(&self) -> bool {
+        let mut up_to_seen = self.frames.iter().rev().skip_while(|frame| frame.hidden);
+        up_to_seen.any(|frame| frame.hidden || frame.entered == Entered::Filter)
     }
 
     /// The innermost frame out of whose last call an exception goes on there.
@@ -280,11 +286,6 @@ impl Stack<'_> {
         let below = base.checked_sub(1)?;
         if self.frames[below].signal_mark { below.checked_sub(1) } else { Some(below) }
     }
-}
-
-/// Code that is not seen runs there, or has called it: it may have caught an exception before.
-fn is_out_of_sight(frame: &Frame) -> bool {
-    frame.hidden || frame.entered == Entered::Filter
 }
 
 /// What may have happened when one more event has.

@@ -5,8 +5,8 @@
 //! CIE: length  0           version  augmentation  ...  instructions that all its functions begin with
 //! FDE: length  back to CIE  start  size  table    ...  instructions
 //! ```
-//! The table of an FDE (`.gcc_except_table`) says at which landing pad an exception goes on that comes out of a
-//! call of the function.
+//! The table of an FDE (`.gcc_except_table`) says at which landing pad an exception goes on that comes out of
+//! a call of the function.
 
 use std::ops::Range;
 
