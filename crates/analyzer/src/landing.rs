@@ -21,7 +21,7 @@ const CANDIDATES_MAX: usize = 1 << 12;
 pub(crate) trait Landing<'a>: Frames<'a> {
     /// Control is inside `to.function` without having returned there.  False if no open frame is.
     fn landing(&mut self, session: &mut Session<'a>, to: Target) -> bool {
-        let landings = match session.map.is_landing_pad(self.control().space, to.ip) {
+        let landings = match session.map.is_landing_pad(self.control().space, to.ip) && !self.may_be_gone() {
             true => self.caught_in(session, to),
             false => self.open_in(to),
         };
@@ -47,37 +47,28 @@ pub(crate) trait Landing<'a>: Frames<'a> {
     /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost
     /// that has made a call with this landing pad. Had the exception passed that, it would pass those further
     /// out.
-    ///
-    /// Code out of sight may have caught another exception before: then what it had called is gone, and it is
-    /// the innermost further out. Or an exception that went on out of sight was taken for a return.
     fn caught_in(&self, session: &mut Session<'a>, to: Target) -> Landings {
         let space = self.control().space;
         let mut frames = Vec::new();
-        let (mut is_found, mut is_in_sight, mut may_be_gone) = (false, false, false);
-        for i in (0..self.depth()).rev() {
-            if !is_found && self.may_go_on(i) && frames.len() < CANDIDATES_MAX {
-                let fits = self.returns_into(i).map(|ret| session.map.landing_pad(space, ret) == Some(to.ip));
-                is_found = fits == Some(true);
-                if fits.unwrap_or_else(|| self.has_code_of(i, to.function)) {
+        for i in (0..self.depth()).rev().filter(|i| self.may_go_on(*i)) {
+            match self.returns_into(i) {
+                Some(ret) if session.map.landing_pad(space, ret) == Some(to.ip) => {
                     frames.push(i);
+                    return Landings { frames, otherwise: Otherwise::Nowhere };
                 }
-            }
-            let Some(frame) = self.get(i) else { break };
-            // What throws may be out of sight.
-            is_in_sight |= !frame.hidden;
-            if is_in_sight && (frame.hidden || frame.kind == FrameKind::Filter) {
-                (is_found, may_be_gone) = (false, true);
+                None if self.has_code_of(i, to.function) && frames.len() < CANDIDATES_MAX => frames.push(i),
+                _ => (),
             }
         }
-        if !may_be_gone {
-            let otherwise = if is_found { Otherwise::Nowhere } else { Otherwise::InOlder };
-            return Landings { frames, otherwise };
-        }
-        let open = self.open_in(to);
-        match frames.is_empty() || open.frames.len() == 1 {
-            true => open,
-            false => Landings { frames, otherwise: Otherwise::InAny },
-        }
+        Landings { frames, otherwise: Otherwise::InOlder }
+    }
+
+    /// Frames in sight may have ended unseen: code out of sight has called them, and may have caught an
+    /// exception. Of what only called code out of sight, as what throws may be, that is not so.
+    fn may_be_gone(&self) -> bool {
+        let frames = (0..self.depth()).rev().filter_map(|i| self.get(i));
+        let mut up_to_seen = frames.skip_while(|frame| frame.hidden);
+        up_to_seen.any(|frame| frame.hidden || frame.kind == FrameKind::Filter)
     }
 
     /// Control may go on in frame `i`, as it seems.

@@ -46,14 +46,18 @@ impl ExceptionTable {
     fn of_sections((frames, frames_at): (&[u8], u64), (tables, tables_at): (&[u8], u64)) -> Self {
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut calls = Vec::new();
+        // Each function has a table of its own: of a damaged file no more is read than if that held.
+        let mut left = tables.len();
         each_entry(&EhFrame::new(frames, LittleEndian), &bases, |fde| {
             let Some(Pointer::Direct(table)) = fde.lsda() else { return };
             let offset = table.checked_sub(tables_at).and_then(|offset| usize::try_from(offset).ok());
             let Some(bytes) = offset.and_then(|offset| tables.get(offset..)) else { return };
-            let before = calls.len();
-            if read_function(bytes, table, fde.initial_address(), &mut calls).is_err() {
+            let bytes = bytes.get(..left).unwrap_or(bytes);
+            let (before, mut unread) = (calls.len(), EndianSlice::new(bytes, LittleEndian));
+            if read_function(&mut unread, table, fde.initial_address(), &mut calls).is_err() {
                 calls.truncate(before);
             }
+            left -= bytes.len() - unread.len();
         });
         calls.sort_unstable();
         let mut pads: Vec<u64> = calls.iter().map(|calls| calls.pad).collect();
@@ -76,14 +80,15 @@ impl ExceptionTable {
 }
 
 /// The table of a function, which stands at `address`; the function's first instruction is at `start`.
-fn read_function(bytes: &[u8], address: u64, start: u64, calls: &mut Vec<GuardedCalls>) -> gimli::Result<()> {
-    let mut table = EndianSlice::new(bytes, LittleEndian);
+fn read_function(
+    table: &mut TableBytes<'_>,
+    address: u64,
+    start: u64,
+    calls: &mut Vec<GuardedCalls>,
+) -> gimli::Result<()> {
     let pads_from = match DwEhPe(table.read_u8()?) {
         gimli::DW_EH_PE_omit => start,
-        encoding => {
-            let here = address.wrapping_add((bytes.len() - table.len()) as u64);
-            encoded(&mut table, encoding, here)?
-        }
+        encoding => encoded(table, encoding, address.wrapping_add(1))?,
     };
     if DwEhPe(table.read_u8()?) != gimli::DW_EH_PE_omit {
         table.read_uleb128()?; // where the types stand that are caught
@@ -203,6 +208,16 @@ mod tests {
         let found = pads.map(|svma| read.pad_of_call(svma).unwrap_or(0));
         assert_eq!(found, [0, 0x540, 0x540, 0, 0x684, 0x684, 0, 0, 0x540, 0x540, 0, 0]);
         assert_eq!([0x540, 0x684, 0x541, 0x510].map(|svma| read.is_pad(svma)), [true, true, false, false]);
+    }
+
+    /// The tables of a damaged file stand in one another.
+    #[test]
+    fn no_more_is_read_than_tables_that_stand_apart_have() {
+        let mut large = vec![0xff, 0xff, 0x01, 0xc0, 0x0c]; // calls of 1,600 bytes
+        large.extend([0, 1, 1, 0].repeat(400));
+        let frames = frames([Some(TABLES), Some(TABLES), Some(TABLES)]);
+        let read = read(&frames, &large);
+        assert_eq!((read.calls.len(), read.pads), (400, vec![0x501]));
     }
 
     #[test]

@@ -170,7 +170,11 @@ impl Stack<'_> {
             return;
         }
         match self.frames.last() {
-            None => self.found(event.to),
+            None => {
+                // No frame is older than the thread: control has landed in another one before.
+                self.is_astray |= self.base_known && self.has_chosen;
+                self.found(event.to);
+            }
             // Back in the range by a return from the code outside it, too.
             Some(top) if top.hidden && top.returns_to(event.to) => self.pop_group(false),
             // From a function that a handler had the kernel call: no return goes to the kernel.
