@@ -84,7 +84,7 @@ fn the_landing_pad_of_a_later_exception_tells_where_longjmp_had_led() {
 
 #[test]
 fn where_code_out_of_sight_has_called_frames_they_may_have_ended_unseen() {
-    // It may have caught an exception of f(2) before it called f(3): that f(2) is called from f+20 says nothing.
+    // It may have caught an exception of f(2) before it called f(3): then f(1) goes on.
     let script = "
         filter
         born 0
