@@ -73,12 +73,12 @@ fn check_some_of_run(many: usize, log: &str) {
 
 #[test]
 fn demo() {
-    check_some_of_run(6, "demo");
+    check_some_of_run(12, "demo");
 }
 
 #[test]
 fn calls() {
-    check_some_of_run(6, "calls");
+    check_some_of_run(12, "calls");
 }
 
 #[test]

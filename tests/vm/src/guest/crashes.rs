@@ -17,8 +17,8 @@ use crate::paths::Vm;
 use crate::remains;
 
 /// Half of them from the start on, half from when the file is there.
-const KILLS: u32 = 20;
-const KILLS_APART: Duration = Duration::from_millis(30);
+const KILLS: u32 = 12;
+const KILLS_APART: Duration = Duration::from_millis(50);
 
 /// A file system that is full at once.
 const SMALL_DISK: &str = "/tmp/small";

@@ -15,9 +15,9 @@ use super::process::{HEAD_START, LIMIT, command, signal, wait};
 use crate::paths::Vm;
 
 /// Rounds of `nest`: each has one call of `outer`, two of `mid` and six of `leaf`.
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 1_000;
 /// Those of a target that is not stopped.
-const RUNNING_ROUNDS: u64 = 8_000;
+const RUNNING_ROUNDS: u64 = 4_000;
 /// Those of a target that outlives its watch, or nearly so.
 const ENDLESS_ROUNDS: u64 = 1_000_000;
 /// Trace from PSB to PSB is shorter.
