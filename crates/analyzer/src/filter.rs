@@ -71,7 +71,7 @@ pub(crate) trait Filter<'a>: Landing<'a> {
             self.control_mut().away = Some(self.clocks());
             return;
         }
-        let ret = top.ret;
+        let (ret, undecided) = (top.ret, top.undecided || !self.is_certain(self.depth() - 1));
         // As in `jump`: what a call inside a function, or a stub of the PLT, jumps to was called there.
         let (kind, site, caller) = match top.kind {
             FrameKind::Inner => (FrameKind::Call, top.site, top.caller),
@@ -82,7 +82,8 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         if ret.is_known() {
             let mut frame = self.frame(function, kind);
             (frame.site, frame.caller, frame.ret) = (site, caller, ret);
-            frame.hidden = true;
+            // It returns for a frame that may be gone.
+            (frame.hidden, frame.undecided) = (true, undecided);
             self.push(session, frame, at_entry && may_enter);
         }
     }

@@ -206,3 +206,19 @@ fn a_call_that_hidden_code_jumped_to_returns_in_sight_also_while_a_landing_is_un
     check(script, rows);
     assert_eq!(analyse(script, Request::default()).limits, Limits::default());
 }
+
+/// What jumped there returns in sight only if control has landed in the right frame.
+#[test]
+fn what_a_call_in_doubt_has_jumped_to_out_of_the_filter_is_in_doubt_too() {
+    let script = "
+        filter
+        born 0
+        100 start f
+        105 call f+10 f
+        110 call f+20 f
+        115 out.call f+30 throw
+        120 start f+80
+        130 out.jmp f+90 g";
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "130 >=0 open_end jump f+90 hidden undecided");
+}

@@ -93,7 +93,7 @@ pub(super) fn viewed(vm: &Vm) -> Result<String> {
         signal("TERM", target)?;
         Ok(status)
     })?;
-    with_view(vm, REQUESTS, |terminal, target| {
+    with_view(vm, REQUESTS / 3, |terminal, target| {
         wait(target)?;
         terminal.shows("the watch has ended")?;
         signal("TERM", &terminal.child)?;

@@ -238,7 +238,7 @@ impl Stack<'_> {
             return;
         };
         let (top_function, top_returns_to, top_entered) = (top.function, top.returns_to, top.entered);
-        let (top_inner, top_site) = (top.inner, top.site);
+        let (top_inner, top_site, top_unsure) = (top.inner, top.site, top.unsure);
         let top_what = self.code.get(top_function).what;
         let at_entry = self.code.is_entry(function, event.to);
         let inner = top_inner && at_entry;
@@ -269,6 +269,7 @@ impl Stack<'_> {
             if top_returns_to.is_some() {
                 let hidden = self.push(function, top_returns_to, Entered::Call, site, at_entry && is_seen);
                 (hidden.entered, hidden.hidden) = (entered, true);
+                hidden.unsure |= top_unsure; // it returns for a frame that may be another
             }
             return;
         }
