@@ -60,7 +60,7 @@ pub(crate) struct CodeMap<'a> {
     places: Cache<Option<Place>>,
     sites: Cache<Option<Avma>>,
     after_calls: Cache<bool>,
-    landing_pads: Cache<bool>,
+    are_landing_pads: Cache<bool>,
     pads_of_calls: Cache<Option<Avma>>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> CodeMap<'a> {
             places: Cache::default(),
             sites: Cache::default(),
             after_calls: Cache::default(),
-            landing_pads: Cache::default(),
+            are_landing_pads: Cache::default(),
             pads_of_calls: Cache::default(),
         }
     }
@@ -150,16 +150,16 @@ impl<'a> CodeMap<'a> {
         })
     }
 
-    /// Nothing but an exception leads to `ip`.
+    /// A landing pad begins at `ip`.
     pub(crate) fn is_landing_pad(&mut self, space: SpaceId, ip: Avma) -> bool {
         let functions = self.around.functions;
-        self.landing_pads.get((space, ip), || functions.is_landing_pad(space, ip))
+        self.are_landing_pads.get((space, ip), || functions.is_landing_pad(space, ip))
     }
 
     /// Where an exception that passes through the call which returns to `ret` goes on.
-    pub(crate) fn landing_pad(&mut self, space: SpaceId, ret: Avma) -> Option<Avma> {
+    pub(crate) fn pad_of_call(&mut self, space: SpaceId, ret: Avma) -> Option<Avma> {
         let functions = self.around.functions;
-        self.pads_of_calls.get((space, ret), || functions.landing_pad(space, ret))
+        self.pads_of_calls.get((space, ret), || functions.pad_of_call(space, ret))
     }
 
     /// The code at `ip` makes the system call with which handlers of signals return.

@@ -115,7 +115,11 @@ pub(crate) trait Filter<'a>: Landing<'a> {
             }
             self.pop_group(session, true);
         }
-        let returned = self.hidden_caller(to.ip);
+        // What throws does not return, though a landing pad may stand behind its call. (With an IP filter such
+        // a landing is not told from a return.)
+        let is_caught =
+            !session.around.has_ip_filter && session.map.is_landing_pad(self.control().space, to.ip);
+        let returned = if is_caught { None } else { self.hidden_caller(to.ip) };
         // What was called after a handler had interrupted code there returns first.
         let is_return = !to.at_entry && returned > self.mark_of(to.ip);
         if !is_return && self.goes_on_at_mark(session, to) {

@@ -76,7 +76,7 @@ pub(crate) trait Frames<'a> {
     /// Continues the frame on top in the middle of another function; `may_return`: unless that is an older
     /// frame's return.
     fn run_code_of(&mut self, function: FunctionId, may_return: bool);
-    /// Control has landed in one of these frames; there is one.
+    /// Control has landed in one of these frames; the list is not empty.
     fn land_in(&mut self, session: &mut Session<'a>, landings: Landings);
     /// Control is at a place that no open frame explains; `may_go_on`: they may be open still.
     fn appears(&mut self, session: &mut Session<'a>, to: Target, may_go_on: bool);

@@ -19,17 +19,20 @@ use crate::status::Status;
 const CANDIDATES_MAX: usize = 1 << 12;
 
 pub(crate) trait Landing<'a>: Frames<'a> {
-    /// Control is inside `to.function` without having returned there.  False if no open frame is.
+    /// Control is inside `to.function` without having returned there.  False if that function is not open.
     fn landing(&mut self, session: &mut Session<'a>, to: Target) -> bool {
-        let landings = match session.map.is_landing_pad(self.control().space, to.ip) && !self.may_be_gone() {
-            true => self.caught_in(session, to),
-            false => self.open_in(to),
-        };
-        if landings.frames.is_empty() {
-            return false;
+        let is_caught = session.map.is_landing_pad(self.control().space, to.ip) && !self.may_be_gone();
+        let landings = if is_caught { self.caught_in(session, to) } else { self.open_in(to) };
+        match (landings.frames.as_slice(), landings.otherwise) {
+            // In a frame that is older than what was seen of this stack.
+            ([], _) if is_caught => self.appears(session, to, false),
+            ([], _) => return false,
+            ([_], Otherwise::Nowhere) => self.land_in(session, landings),
+            _ => {
+                self.notice(session, Notice::EndsAreGuess);
+                self.land_in(session, landings);
+            }
         }
-        self.notice(session, Notice::EndsAreGuess);
-        self.land_in(session, landings);
         true
     }
 
@@ -49,22 +52,27 @@ pub(crate) trait Landing<'a>: Frames<'a> {
     /// out.
     fn caught_in(&self, session: &mut Session<'a>, to: Target) -> Landings {
         let space = self.control().space;
-        let mut frames = Vec::new();
+        let (mut frames, mut is_guess) = (Vec::new(), false);
+        let otherwise = |is_guess, known| if is_guess { Otherwise::InAny } else { known };
         for i in (0..self.depth()).rev().filter(|i| self.may_go_on(*i)) {
             match self.returns_into(i) {
-                Some(ret) if session.map.landing_pad(space, ret) == Some(to.ip) => {
+                Some(ret) if session.map.pad_of_call(space, ret) == Some(to.ip) => {
+                    let is_open = self.is_certain(i) && self.get(i).is_some_and(|frame| !frame.undecided);
+                    let known = if is_open { Otherwise::Nowhere } else { Otherwise::InOlder };
                     frames.push(i);
-                    return Landings { frames, otherwise: Otherwise::Nowhere };
+                    return Landings { frames, otherwise: otherwise(is_guess, known) };
                 }
+                Some(_) => (),
                 None if self.has_code_of(i, to.function) && frames.len() < CANDIDATES_MAX => frames.push(i),
-                _ => (),
+                // What runs makes no call; of other frames it is not known which they made.
+                None => is_guess |= i + 1 < self.depth(),
             }
         }
-        Landings { frames, otherwise: Otherwise::InOlder }
+        Landings { frames, otherwise: otherwise(is_guess, Otherwise::InOlder) }
     }
 
     /// Frames in sight may have ended unseen: code out of sight has called them, and may have caught an
-    /// exception. Of what only called code out of sight, as what throws may be, that is not so.
+    /// exception. Hidden frames on top do not count: they may be the code that throws.
     fn may_be_gone(&self) -> bool {
         let frames = (0..self.depth()).rev().filter_map(|i| self.get(i));
         let mut up_to_seen = frames.skip_while(|frame| frame.hidden);

@@ -44,7 +44,7 @@ pub(crate) struct Undecided {
     pub(crate) now: EventTime,
     /// Where control may be; never empty.
     groups: Vec<Group>,
-    /// Where control may be even where one candidate is left.
+    /// Where control may be if no candidate is right.
     pub(crate) otherwise: Otherwise,
     /// Landings after the first.
     landings: u32,

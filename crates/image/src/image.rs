@@ -486,7 +486,7 @@ impl FunctionLookup for Image {
         })
     }
 
-    fn landing_pad(&self, space: SpaceId, ret: Avma) -> Option<Avma> {
+    fn pad_of_call(&self, space: SpaceId, ret: Avma) -> Option<Avma> {
         // After a call stands the next instruction, which may be another function's.
         let inside = Avma(ret.0.checked_sub(1)?);
         let (object, svma) = self.place(space, inside)?;

@@ -157,11 +157,11 @@ pub trait FunctionLookup: Sync {
 
     /// Where an exception that passes through the call which returns to `ret` goes on; `None`: it passes the
     /// function that made the call, or no table says.
-    fn landing_pad(&self, _space: SpaceId, _ret: Avma) -> Option<Avma> {
+    fn pad_of_call(&self, _space: SpaceId, _ret: Avma) -> Option<Avma> {
         None
     }
 
-    /// A landing pad begins at `ip`: nothing but an exception leads there.
+    /// A landing pad begins at `ip`: no return leads there, and no indirect jump but the unwinder's.
     fn is_landing_pad(&self, _space: SpaceId, _ip: Avma) -> bool {
         false
     }

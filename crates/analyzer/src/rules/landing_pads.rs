@@ -61,6 +61,34 @@ fn where_no_call_has_the_landing_pad_the_frame_is_older_than_the_recording() {
     check(script, "100 +50 unwound g+10\n150 >=10 open_start [unknown]");
 }
 
+/// Code without a name may be many functions, and goes on where it is jumped to.
+#[test]
+fn so_it_is_in_code_without_a_name() {
+    let script = "
+        0 start unnamed+4
+        pad g+60 unnamed+80
+        100 call unnamed+10 f
+        120 call f+20 throw
+        150 ijmp throw+30 unnamed+80
+        160 call unnamed+90 f
+        170 ret f+40 unnamed+95";
+    check(script, "100 +50 unwound unnamed+10\n160 +10 complete unnamed+90");
+}
+
+/// What throws does not return: behind its call the next landing pad may stand.
+#[test]
+fn a_landing_pad_behind_a_call_is_not_where_that_returns_to() {
+    let script = "
+        0 start k+4
+        pad f+60 f+35
+        100 call k+10 f
+        120 call f+30 throw
+        130 call throw+10 g
+        150 ret g+20 f+35
+        160 ret f+90 main+15";
+    check(script, "100 +50 unwound k+10\n150 >=10 open_start [unknown]");
+}
+
 #[test]
 fn the_landing_pad_of_a_later_exception_tells_where_longjmp_had_led() {
     // Where control lands first both calls may go on; only f(1) is in a call with the second landing pad.
@@ -119,5 +147,38 @@ fn what_throws_may_be_out_of_sight() {
     let rows = "
         100 >=40 open_end main+10
         110 +30 unwound f+20 depth 1";
+    check(script, rows);
+}
+
+#[test]
+fn a_landing_pad_behind_a_call_of_a_missing_library_is_not_where_that_returns_to() {
+    let script = "
+        born 0
+        0 start main+4
+        pad f+10 f+35
+        100 call main+10 f
+        110 call f+10 f
+        120 out.call f+30 throw
+        120 gap 140 missing
+        140 start f+35";
+    check(script, "100 >=40 open_end main+10\n110 +30 unwound f+10 depth 1");
+}
+
+#[test]
+fn a_frame_below_a_handler_may_be_where_control_lands() {
+    // The handler throws; where f(2) was when it came, and so its landing pad, is not looked at.
+    let script = "
+        born 0
+        0 start main+4
+        pad f+10 g+80
+        100 call main+10 f
+        110 call f+10 f
+        120 async f+20
+        120 start handler
+        130 call handler+10 throw
+        150 ijmp throw+30 g+80";
+    let rows = "
+        100 >=50 open_end main+10 undecided
+        110 +40 unwound f+10 depth 1 undecided";
     check(script, rows);
 }

@@ -121,7 +121,7 @@ impl FunctionLookup for Program {
         }
     }
 
-    fn landing_pad(&self, _: SpaceId, ret: Avma) -> Option<Avma> {
+    fn pad_of_call(&self, _: SpaceId, ret: Avma) -> Option<Avma> {
         self.pads.get(&ret).copied()
     }
 

@@ -12,6 +12,9 @@ use gimli::{BaseAddresses, DwEhPe, EhFrame, EndianSlice, LittleEndian, Pointer, 
 use crate::elf::Elf;
 use crate::elf::eh_frame::each_entry;
 
+/// How often the bytes of the tables are read: linkers may let functions share a table.
+const SHARED_MAX: usize = 4;
+
 type TableBytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Calls that an exception does not just pass through; by linked addresses.
@@ -26,44 +29,43 @@ struct GuardedCalls {
 /// The tables of all functions of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExceptionTable {
-    /// By start.
+    /// Sorted by start.
     calls: Vec<GuardedCalls>,
     /// Each landing pad once, by address.
     pads: Vec<u64>,
 }
 
 impl ExceptionTable {
-    /// Damaged tables are left out: their functions seem to have no landing pads.
+    /// Empty if one table is damaged: an exception that a function seems to let pass may be caught there.
     pub(crate) fn of(elf: &Elf<'_>) -> Self {
         let section = |name| elf.section(name).zip(elf.section_address(name));
-        let Some((frames, tables)) = section(".eh_frame").zip(section(".gcc_except_table")) else {
-            return Self::default();
-        };
-        Self::of_sections(frames, tables)
+        let tables = section(".eh_frame").zip(section(".gcc_except_table"));
+        tables.and_then(|(frames, tables)| Self::of_sections(frames, tables)).unwrap_or_default()
     }
 
-    /// Of the two sections, and where they are linked.
-    fn of_sections((frames, frames_at): (&[u8], u64), (tables, tables_at): (&[u8], u64)) -> Self {
+    /// Reads the tables that the functions of `.eh_frame` refer to; each section with its linked address.
+    fn of_sections((frames, frames_at): (&[u8], u64), (tables, tables_at): (&[u8], u64)) -> Option<Self> {
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut calls = Vec::new();
-        // Each function has a table of its own: of a damaged file no more is read than if that held.
-        let mut left = tables.len();
-        each_entry(&EhFrame::new(frames, LittleEndian), &bases, |fde| {
+        // Bounds the work: in a damaged file many functions could share one large table.
+        let mut left = tables.len().saturating_mul(SHARED_MAX);
+        let mut is_read = true;
+        let is_whole = each_entry(&EhFrame::new(frames, LittleEndian), &bases, |fde| {
+            // A function without a table may have a pointer that is zero, or leads to itself.
             let Some(Pointer::Direct(table)) = fde.lsda() else { return };
             let offset = table.checked_sub(tables_at).and_then(|offset| usize::try_from(offset).ok());
             let Some(bytes) = offset.and_then(|offset| tables.get(offset..)) else { return };
             let bytes = bytes.get(..left).unwrap_or(bytes);
-            let (before, mut unread) = (calls.len(), EndianSlice::new(bytes, LittleEndian));
-            if read_function(&mut unread, table, fde.initial_address(), &mut calls).is_err() {
-                calls.truncate(before);
-            }
+            let mut unread = EndianSlice::new(bytes, LittleEndian);
+            is_read &= read_function(&mut unread, table, fde.initial_address(), &mut calls).is_ok();
             left -= bytes.len() - unread.len();
         });
         calls.sort_unstable();
         let mut pads: Vec<u64> = calls.iter().map(|calls| calls.pad).collect();
         pads.sort_unstable();
         pads.dedup();
-        Self { calls, pads }
+        pads.shrink_to_fit();
+        (is_whole && is_read).then_some(Self { calls, pads })
     }
 
     /// The landing pad of the call that the instruction at this linked address makes.
@@ -100,7 +102,7 @@ fn read_function(
         let mut next = || encoded(&mut sites, encoding, 0);
         let (from, len, pad) = (next()?, next()?, next()?);
         sites.read_uleb128()?; // what is to be done with which types
-        if pad != 0 {
+        if pad != 0 && len != 0 {
             let from = start.wrapping_add(from);
             let (end, pad) = (from.wrapping_add(len), pads_from.wrapping_add(pad));
             calls.push(GuardedCalls { start: from, end, pad });
@@ -111,6 +113,9 @@ fn read_function(
 
 /// A value in this encoding that stands at `place`.
 fn encoded(bytes: &mut TableBytes<'_>, encoding: DwEhPe, place: u64) -> gimli::Result<u64> {
+    if encoding.is_indirect() {
+        return Err(gimli::Error::UnsupportedPointerEncoding(encoding));
+    }
     let value = match encoding.format() {
         gimli::DW_EH_PE_absptr | gimli::DW_EH_PE_udata8 => bytes.read_u64()?,
         gimli::DW_EH_PE_uleb128 => bytes.read_uleb128()?,
@@ -138,15 +143,15 @@ mod tests {
     const TABLES: u64 = 0x8000;
     const PCREL_SDATA4: u8 = 0x1b;
 
-    /// Two functions, `f` at 0x500 and its part `f.cold` at 0x900, and a third without a table.
-    fn frames(tables: [Option<u64>; 3]) -> Vec<u8> {
+    /// Functions at 0x500, 0x900, 0xd00, ..., with these tables.
+    fn frames(tables: &[Option<u64>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Version 1, alignments 1 and -8, return address 16; where the table and the function are, relative.
         let with_table = [1, b'z', b'L', b'R', 0, 1, 0x78, 0x10, 2, PCREL_SDATA4, PCREL_SDATA4];
         entry(&mut bytes, 0, &with_table);
         let without_at = bytes.len() as u32;
         entry(&mut bytes, 0, &[1, b'z', b'R', 0, 1, 0x78, 0x10, 1, PCREL_SDATA4]);
-        for (start, table) in [0x500u64, 0x900, 0xd00].into_iter().zip(tables) {
+        for (start, table) in (0x500u64..).step_by(0x400).zip(tables) {
             let here = FRAMES + bytes.len() as u64 + 8;
             let mut body = (start.wrapping_sub(here) as u32).to_le_bytes().to_vec();
             body.extend(0x100u32.to_le_bytes());
@@ -193,40 +198,41 @@ mod tests {
     fn tables() -> (Vec<u8>, Vec<u8>) {
         let of_f = [&OF_F[..], &[1, 0x7f, 0x7d]].concat(); // its last action, and that one's type
         let cold_at = TABLES + of_f.len() as u64;
-        (frames([Some(TABLES), Some(cold_at), None]), [of_f, of_cold(0x400)].concat())
+        (frames(&[Some(TABLES), Some(cold_at), None]), [of_f, of_cold(0x400)].concat())
     }
 
-    fn read(frames: &[u8], tables: &[u8]) -> ExceptionTable {
+    fn read(frames: &[u8], tables: &[u8]) -> Option<ExceptionTable> {
         ExceptionTable::of_sections((frames, FRAMES), (tables, TABLES))
     }
 
     #[test]
     fn each_call_has_the_landing_pad_of_its_table() {
         let (frames, tables) = tables();
-        let read = read(&frames, &tables);
+        let read = read(&frames, &tables).unwrap();
         let pads = [0x50f, 0x510, 0x514, 0x515, 0x51a, 0x51f, 0x520, 0x907, 0x908, 0x917, 0x918, 0xd08];
         let found = pads.map(|svma| read.pad_of_call(svma).unwrap_or(0));
         assert_eq!(found, [0, 0x540, 0x540, 0, 0x684, 0x684, 0, 0, 0x540, 0x540, 0, 0]);
         assert_eq!([0x540, 0x684, 0x541, 0x510].map(|svma| read.is_pad(svma)), [true, true, false, false]);
     }
 
-    /// The tables of a damaged file stand in one another.
     #[test]
-    fn no_more_is_read_than_tables_that_stand_apart_have() {
-        let mut large = vec![0xff, 0xff, 0x01, 0xc0, 0x0c]; // calls of 1,600 bytes
-        large.extend([0, 1, 1, 0].repeat(400));
-        let frames = frames([Some(TABLES), Some(TABLES), Some(TABLES)]);
-        let read = read(&frames, &large);
-        assert_eq!((read.calls.len(), read.pads), (400, vec![0x501]));
+    fn of_a_damaged_table_no_call_seems_to_let_exceptions_pass() {
+        let (frames, tables) = tables();
+        let mut unknown = tables.clone();
+        unknown[3] = 0x50; // an encoding that is none
+        assert_eq!(read(&frames, &unknown), None);
+        assert_eq!(read(&frames, &tables[..tables.len() - 2]), None, "the second table is cut");
+        assert_eq!(read(&frames[..frames.len() - 2], &tables), None, "so is what refers to them");
     }
 
+    /// In a damaged file the same bytes could be read for each of its functions.
     #[test]
-    fn a_damaged_table_is_its_functions_alone() {
-        let (frames, mut tables) = tables();
-        tables[3] = 0x50; // an encoding that is none
-        let read = read(&frames, &tables);
-        assert_eq!((read.pad_of_call(0x510), read.pad_of_call(0x908)), (None, Some(0x540)));
-        assert_eq!(ExceptionTable::of_sections((&[], 0), (&tables, TABLES)), ExceptionTable::default());
+    fn a_table_that_many_functions_share_is_not_read_for_all() {
+        let mut large = vec![0xff, 0xff, 0x01, 0xc0, 0x0c]; // calls of 1,600 bytes
+        large.extend([0, 1, 1, 0].repeat(400));
+        let shared = |functions| frames(&vec![Some(TABLES); functions]);
+        assert_eq!(read(&shared(4), &large).unwrap().calls.len(), 1600);
+        assert_eq!(read(&shared(5), &large), None);
     }
 
     proptest! {
@@ -241,9 +247,9 @@ mod tests {
                 let place = place.index(bytes.len());
                 bytes[place] = value;
             }
-            let read = read(&frames, &tables);
-            if let Some(pad) = read.pad_of_call(at) {
-                prop_assert!(read.is_pad(pad));
+            if let Some(read) = read(&frames, &tables) {
+                prop_assert!(read.calls.len() <= SHARED_MAX * tables.len() / 4);
+                prop_assert!(read.pad_of_call(at).is_none_or(|pad| read.is_pad(pad)));
             }
         }
     }

@@ -141,7 +141,7 @@ impl Loaded {
         self.names.strings(&self.contents, self.debug.as_ref().map(|debug| &*debug.contents))
     }
 
-    /// Where exceptions stop in its code.
+    /// Where exceptions go on in its code. All of `.eh_frame` is read when this is asked first.
     pub(crate) fn exceptions(&self) -> &ExceptionTable {
         let read = || Elf::parse(&self.contents).map(|elf| ExceptionTable::of(&elf)).unwrap_or_default();
         self.exceptions.get_or_init(read)
