@@ -115,8 +115,8 @@ pub(crate) trait Filter<'a>: Landing<'a> {
             }
             self.pop_group(session, true);
         }
-        // What throws does not return, though a landing pad may stand behind its call. (With an IP filter such
-        // a landing is not told from a return.)
+        // What throws does not return, though a landing pad may stand behind its call. With an IP filter such
+        // a landing is not told from a return.
         let is_caught =
             !session.around.has_ip_filter && session.map.is_landing_pad(self.control().space, to.ip);
         let returned = if is_caught { None } else { self.hidden_caller(to.ip) };
