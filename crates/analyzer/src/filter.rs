@@ -117,9 +117,9 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         }
         // What throws does not return, though a landing pad may stand behind its call. With an IP filter such
         // a landing is not told from a return.
-        let is_caught =
-            !session.around.has_ip_filter && session.map.is_landing_pad(self.control().space, to.ip);
-        let returned = if is_caught { None } else { self.hidden_caller(to.ip) };
+        let (has_ip_filter, space) = (session.around.has_ip_filter, self.control().space);
+        let may_return = |_: &usize| has_ip_filter || !session.map.is_landing_pad(space, to.ip);
+        let returned = self.hidden_caller(to.ip).filter(may_return);
         // What was called after a handler had interrupted code there returns first.
         let is_return = !to.at_entry && returned > self.mark_of(to.ip);
         if !is_return && self.goes_on_at_mark(session, to) {

@@ -4,9 +4,9 @@
 //!   main parse(1) read parse(2) read throw   -- lands in `parse` --
 //! ```
 //! An exception or `longjmp` unwinds frames. Which `parse` control has landed in, if several are open, the
-//! program's tables of landing pads tell of an exception: that goes from call to call to the innermost that
-//! stops it. Else only the *following returns* tell: they lead to where the right one was called from
-//! ([`crate::undecided`]).
+//! program's tables of landing pads tell of an exception: that goes on in the innermost frame with a landing
+//! pad for its last call. Of `longjmp` only the *following returns* tell: they lead to where the right one
+//! was called from ([`crate::undecided`]).
 
 use model::{Avma, Target};
 
@@ -52,23 +52,25 @@ pub(crate) trait Landing<'a>: Frames<'a> {
     /// out.
     fn caught_in(&self, session: &mut Session<'a>, to: Target) -> Landings {
         let space = self.control().space;
-        let (mut frames, mut is_guess) = (Vec::new(), false);
-        let otherwise = |is_guess, known| if is_guess { Otherwise::InAny } else { known };
+        let (mut frames, mut otherwise) = (Vec::new(), Otherwise::InOlder);
         for i in (0..self.depth()).rev().filter(|i| self.may_go_on(*i)) {
             match self.returns_into(i) {
                 Some(ret) if session.map.pad_of_call(space, ret) == Some(to.ip) => {
-                    let is_open = self.is_certain(i) && self.get(i).is_some_and(|frame| !frame.undecided);
-                    let known = if is_open { Otherwise::Nowhere } else { Otherwise::InOlder };
                     frames.push(i);
-                    return Landings { frames, otherwise: otherwise(is_guess, known) };
+                    let is_open = self.is_certain(i) && self.get(i).is_some_and(|frame| !frame.undecided);
+                    if is_open && otherwise == Otherwise::InOlder {
+                        otherwise = Otherwise::Nowhere;
+                    }
+                    break;
                 }
                 Some(_) => (),
                 None if self.has_code_of(i, to.function) && frames.len() < CANDIDATES_MAX => frames.push(i),
                 // What runs makes no call; of other frames it is not known which they made.
-                None => is_guess |= i + 1 < self.depth(),
+                None if i + 1 < self.depth() => otherwise = Otherwise::InAny,
+                None => (),
             }
         }
-        Landings { frames, otherwise: otherwise(is_guess, Otherwise::InOlder) }
+        Landings { frames, otherwise }
     }
 
     /// Frames in sight may have ended unseen: code out of sight has called them, and may have caught an

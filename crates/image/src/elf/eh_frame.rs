@@ -94,6 +94,16 @@ fn starts_as_called(
     true
 }
 
+/// Adds an entry to a table: `id` is 0 or how far back its common entry is.
+#[cfg(test)]
+pub(crate) fn push_entry(bytes: &mut Vec<u8>, id: u32, body: &[u8]) {
+    let padding = body.len().next_multiple_of(4) - body.len();
+    bytes.extend(((body.len() + padding + 4) as u32).to_le_bytes());
+    bytes.extend(id.to_le_bytes());
+    bytes.extend(body);
+    bytes.extend(vec![0; padding]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -137,6 +137,7 @@ fn encoded(bytes: &mut TableBytes<'_>, encoding: DwEhPe, place: u64) -> gimli::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::eh_frame::push_entry as entry;
     use proptest::prelude::*;
 
     const FRAMES: u64 = 0x1000;
@@ -167,14 +168,6 @@ mod tests {
             entry(&mut bytes, common_at, &body);
         }
         bytes
-    }
-
-    fn entry(bytes: &mut Vec<u8>, id: u32, body: &[u8]) {
-        let padding = body.len().next_multiple_of(4) - body.len();
-        bytes.extend(((body.len() + padding + 4) as u32).to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-        bytes.extend(body);
-        bytes.extend(vec![0; padding]);
     }
 
     /// Landing pads from the function's start, types 0x20 bytes on, numbers in LEB128: as GCC writes them.

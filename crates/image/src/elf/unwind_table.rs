@@ -222,6 +222,7 @@ impl Frame<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::eh_frame::push_entry as entry;
     use proptest::prelude::*;
 
     const ADDRESS: u64 = 0x1000;
@@ -252,14 +253,6 @@ mod tests {
             entry(&mut bytes, common_at, &body);
         }
         bytes
-    }
-
-    fn entry(bytes: &mut Vec<u8>, id: u32, body: &[u8]) {
-        let padding = body.len().next_multiple_of(4) - body.len();
-        bytes.extend(((body.len() + padding + 4) as u32).to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-        bytes.extend(body);
-        bytes.extend(vec![0; padding]);
     }
 
     fn parsed(bytes: &[u8]) -> UnwindTable<'_> {

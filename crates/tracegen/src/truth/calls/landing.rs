@@ -50,7 +50,7 @@ impl Stack<'_> {
         up_to_seen.any(|frame| frame.hidden || frame.entered == Entered::Filter)
     }
 
-    /// The innermost frame out of whose last call an exception goes on there.
+    /// The innermost frame that has a landing pad there for its last call.
     fn caught_in(&self, pad: Avma) -> Option<usize> {
         let made_call = |&i: &usize| {
             let called = self.frames.get(i + 1).filter(|called| !called.tail && !called.signal_mark);

@@ -14,7 +14,8 @@
 //! * A return or indirect jump to where no frame returns to lands in an outer frame: all frames above it are
 //!   unwound.  Where that function is active more than once, it is the activation that the returns after the
 //!   landing fit; the innermost when several do.
-//! * An exception goes on in the innermost frame whose call has the landing pad; tables of the object say so.
+//! * An exception goes on in the innermost frame with that landing pad for its last call, which the tables of
+//!   the object have.
 //! * A kernel entry with its exit at a handler's first instruction is a signal; rt_sigreturn ends it.
 //! * With an IP filter, code outside is a hidden frame, and a call if it is entered at a first address; the
 //!   caller is known from the return address.
