@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use analyzer::{CallRow, Caller, FunctionReport, Place};
 use model::{Avma, CodeSource as _, FunctionLookup as _, Ns, Pid, Tid};
@@ -42,8 +43,15 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
             threads.entry(row.tid).or_default().0.push(row);
         }
     }
+    // Whether a handler was entered there, or goes on at its first instruction, ours may not know.
+    let may_be_found = |row: &Row| {
+        let is_there = |ours: &&CallRow| ours.tid == row.tid && starts_at(ours, row);
+        let mut there = report.rows.iter().filter(is_there).peekable();
+        let is_found = |ours: &CallRow| ours.undecided && ours.status == analyzer::Status::OpenStart;
+        row.entered == Entered::Signal && there.peek().is_some() && there.all(is_found)
+    };
     for row in calls.rows.iter().filter(|row| !may_differ(row.tid, row.number)) {
-        if compare == Compare::All || is_entered(row) {
+        if compare == Compare::All || is_entered(row) && !may_be_found(row) {
             threads.entry(row.tid).or_default().1.push(row);
         }
     }
@@ -52,12 +60,15 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         ours.sort_by_key(|r| r.id.number);
         truth.sort_by_key(|r| r.number);
         // From there on a call may be on one that has ended: its depth is a guess, too.
-        let first_guess = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns).min();
-        let has_filter = opened.recording.pt.has_ip_filter;
-        for (i, (mine, true_row)) in Pairs::new(ours, truth, has_filter).enumerate() {
+        let guesses = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns);
+        let of_truth = truth.iter().filter(|row| row.unsure).map(|row| row.start);
+        let first_guess = guesses.chain(of_truth).min();
+        let doubts: Vec<RangeInclusive<Ns>> = ours.iter().filter(|row| row.undecided).map(lifetime).collect();
+        for (i, (mine, true_row)) in Pairs::new(opened, ours, truth, &doubts).enumerate() {
             let difference = match (mine, true_row) {
                 (Some(mine), Some(true_row)) => {
-                    let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns);
+                    let is_on_guess =
+                        first_guess.is_some_and(|first| first <= mine.start_ns.max(true_row.start));
                     difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
                 }
                 (Some(_), None) => Some("not in the truth"),
@@ -89,18 +100,31 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
 
 /// The rows of both in order, without those of which one of them says that it is guessing. Such a one may
 /// have none in the other: it is known by its start, and where that may be the next call's as well, by what
-/// is the same after it.
+/// is the same after it. Neither has a call of the truth that is found running while ours has one that may
+/// have ended, or not: it may be that one.
 #[derive(Clone, Copy)]
 struct Pairs<'r, 'a> {
+    opened: &'r Opened<'a>,
     ours: &'r [&'a CallRow],
     truth: &'r [&'a Row],
-    has_filter: bool,
+    /// When ours has calls in doubt.
+    doubts: &'r [RangeInclusive<Ns>],
     foresees: bool,
 }
 
 impl<'r, 'a> Pairs<'r, 'a> {
-    fn new(ours: &'r [&'a CallRow], truth: &'r [&'a Row], has_filter: bool) -> Self {
-        Self { ours, truth, has_filter, foresees: true }
+    fn new(
+        opened: &'r Opened<'a>,
+        ours: &'r [&'a CallRow],
+        truth: &'r [&'a Row],
+        doubts: &'r [RangeInclusive<Ns>],
+    ) -> Self {
+        Self { opened, ours, truth, doubts, foresees: true }
+    }
+
+    /// The call may be one of ours that is in doubt.
+    fn may_be_in_doubt(&self, row: &Row) -> bool {
+        row.status == Status::OpenStart && self.doubts.iter().any(|lifetime| lifetime.contains(&row.start))
     }
 
     /// Of the two ways to go on after a guess that may have a row in the other, the one after which more is
@@ -117,8 +141,9 @@ impl<'r, 'a> Pairs<'r, 'a> {
         // Where times are far off many calls begin at the same time: how they were entered tells more.
         let is_same = |pair: &(Option<&CallRow>, Option<&Row>)| match pair {
             (Some(mine), Some(truth)) => {
-                let (caller_ip, entered) = visible_caller(truth, self.has_filter);
-                let is_entered_alike = same_caller(mine.caller, entered, caller_ip);
+                let (caller_ip, entered) = visible_caller(truth, self.opened.recording.pt.has_ip_filter);
+                let is_entered_alike = same_caller(mine.caller, entered, caller_ip)
+                    && site(self.opened, caller_ip, truth.start) == mine.site;
                 is_entry_of(mine, truth) && is_entered_alike && mine.status.name() == truth.status.name()
             }
             _ => false,
@@ -140,7 +165,7 @@ impl<'a> Iterator for Pairs<'_, 'a> {
             let both = is_one.then_some(without_both);
             if mine.is_some_and(|mine| mine.undecided) {
                 *self = self.after_guess(without_mine, both);
-            } else if true_row.is_some_and(|row| row.unsure) {
+            } else if true_row.is_some_and(|row| row.unsure || !is_one && self.may_be_in_doubt(row)) {
                 *self = self.after_guess(without_true, both);
             } else {
                 *self = without_both;
@@ -153,6 +178,12 @@ impl<'a> Iterator for Pairs<'_, 'a> {
 fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
     let is_found = ours.status == analyzer::Status::OpenStart;
     is_found == (truth.status == Status::OpenStart) && starts_at(ours, truth)
+}
+
+/// From its first instant to its last, as far as its error tells.
+fn lifetime(row: &&CallRow) -> RangeInclusive<Ns> {
+    let (start, error) = (row.start_ns.0, row.error_ns);
+    Ns(start.saturating_sub(error))..=Ns(start.saturating_add(row.latency_ns).saturating_add(error))
 }
 
 fn starts_at(ours: &CallRow, truth: &Row) -> bool {

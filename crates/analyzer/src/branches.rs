@@ -49,6 +49,9 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         match self.top() {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret.is(to.ip) || !top.ret.is_known() => {
+                if self.is_of_older_call(to.ip) && self.returns_from_older_call(session, &from, to.ip) {
+                    return;
+                }
                 self.returns_to(session, to.ip, true);
                 self.pop_group(session, false);
                 match self.top() {

@@ -41,6 +41,8 @@ pub(crate) enum Notice<'e> {
 pub(crate) struct Landings {
     /// Innermost first.
     pub(crate) frames: Vec<usize>,
+    /// A call out of sight that this frame has made has returned, by what that had jumped to.
+    pub(crate) is_return: bool,
     pub(crate) otherwise: Otherwise,
 }
 
@@ -121,6 +123,12 @@ pub(crate) trait Frames<'a> {
     fn group_base(&self, i: usize) -> usize {
         let chain = self.get(i).map_or(0, |frame| frame.chain as usize);
         i.saturating_sub(chain)
+    }
+
+    /// Index of the first frame after the group that begins with frame `base`.
+    fn group_end(&self, base: usize) -> usize {
+        let is_in_group = |&i: &usize| self.get(i).is_some_and(|frame| frame.chain != 0);
+        base + 1 + (base + 1..self.depth()).take_while(is_in_group).count()
     }
 
     /// Index of the first frame of the group on top.

@@ -8,7 +8,7 @@
 //! pad for its last call. Of `longjmp` only the *following returns* tell: they lead to where the right one
 //! was called from ([`crate::undecided`]).
 
-use model::{Avma, Target};
+use model::{Avma, Site, Target};
 
 use crate::frames::{Frames, Landings, Notice, Otherwise};
 use crate::session::Session;
@@ -36,6 +36,34 @@ pub(crate) trait Landing<'a>: Frames<'a> {
         true
     }
 
+    /// The frame on top was entered from code out of sight, and it returns to `ip` in sight, where the call
+    /// that went out of sight last does not wait: it is an older one that returns.
+    fn is_of_older_call(&self, ip: Avma) -> bool {
+        let Some(base) = self.top_base().filter(|&base| base > 0) else { return false };
+        let is_entered_unseen = self.get(base).is_some_and(|frame| frame.kind == FrameKind::Filter);
+        is_entered_unseen && self.get(base - 1).is_some_and(|below| below.hidden && !below.ret.is(ip))
+    }
+
+    /// Ends a frame of the function that returns, which code out of sight jumped to for a call that waits at
+    /// `ip`, and all above it: those were left unseen. If there are several, what follows tells which it was.
+    /// False if there is none.
+    fn returns_from_older_call(&mut self, session: &mut Session<'a>, from: &Site, ip: Avma) -> bool {
+        let waits = |&i: &usize| self.get(i).is_some_and(|frame| frame.hidden && frame.ret.is(ip));
+        let is_called = |i: &usize| {
+            let called = self.get(i + 1).is_some_and(|called| called.kind == FrameKind::Filter);
+            called && (i + 1..self.group_end(i + 1)).any(|i| self.has_code_of(i, from.function))
+        };
+        let caller = |i: usize| self.group_base(i).checked_sub(1).filter(|&caller| self.may_go_on(caller));
+        let jumpers = (0..self.depth()).rev().filter(waits).filter(is_called);
+        let frames: Vec<usize> = jumpers.filter_map(caller).take(CANDIDATES_MAX).collect();
+        if frames.is_empty() {
+            return false;
+        }
+        self.notice(session, Notice::EndsAreGuess);
+        self.land_in(session, Landings { frames, is_return: true, otherwise: Otherwise::InOlder });
+        true
+    }
+
     /// The frames that run code of `to.function`.
     fn open_in(&self, to: Target) -> Landings {
         let may_be_in = |i: &usize| self.has_code_of(*i, to.function) && self.may_go_on(*i);
@@ -44,7 +72,8 @@ pub(crate) trait Landing<'a>: Frames<'a> {
         // is not that one.
         let is_of_another = |&i: &usize| self.get(i).is_some_and(|f| f.function != to.function);
         let is_guess = frames.iter().any(is_of_another);
-        Landings { frames, otherwise: if is_guess { Otherwise::InAny } else { Otherwise::InOlder } }
+        let otherwise = if is_guess { Otherwise::InAny } else { Otherwise::InOlder };
+        Landings { frames, is_return: false, otherwise }
     }
 
     /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost
@@ -70,7 +99,7 @@ pub(crate) trait Landing<'a>: Frames<'a> {
                 None => (),
             }
         }
-        Landings { frames, otherwise }
+        Landings { frames, is_return: false, otherwise }
     }
 
     /// Frames in sight may have ended unseen: code out of sight has called them, and may have caught an

@@ -20,7 +20,7 @@ impl<'a> Thread<'a> {
     /// known.
     pub(crate) fn decide_or_wait(&mut self, session: &mut Session<'a>, landings: Landings) {
         match landings.frames.as_slice() {
-            [only] => self.go_on_in(session, *only, landings.otherwise),
+            [only] => self.go_on_in(session, *only, landings.is_return, landings.otherwise),
             _ => {
                 let undecided = Undecided::new(self.now, self.control.clone(), landings);
                 self.undecided = Some(Box::new(undecided));
@@ -95,7 +95,7 @@ impl<'a> Thread<'a> {
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;
             self.certainty.choose();
-            self.go_on_in(session, landed, undecided.otherwise);
+            self.go_on_in(session, landed, undecided.is_return, undecided.otherwise);
             let is_guess = undecided.otherwise == Otherwise::InAny;
             let is_unsettled = !is_guess && undecided.verdict() == LandingVerdict::Wait;
             if is_unsettled {
@@ -111,8 +111,8 @@ impl<'a> Thread<'a> {
         undecided.events
     }
 
-    /// Control has landed in this frame.
-    fn go_on_in(&mut self, session: &mut Session<'a>, frame: usize, otherwise: Otherwise) {
+    /// Control has landed in this frame; `is_return`: see [`Landings::is_return`].
+    fn go_on_in(&mut self, session: &mut Session<'a>, frame: usize, is_return: bool, otherwise: Otherwise) {
         if otherwise == Otherwise::InAny {
             self.guess(session, 0);
         }
@@ -120,6 +120,14 @@ impl<'a> Thread<'a> {
             // Where the function is open more than once an older call of it may have been made from the same
             // place.
             self.doubt_all_but(frame + 1);
+        }
+        let returns_to = self.get(frame + 1).filter(|_| is_return).and_then(|jumper| jumper.ret.get());
+        if let Some(ip) = returns_to {
+            let jumped_to = self.group_end(frame + 1);
+            self.close_to(session, self.group_end(jumped_to), Status::Unwound);
+            self.returns_to(session, ip, true);
+            self.pop_group(session, false);
+            self.pop_group(session, false);
         }
         self.close_to(session, frame + 1, Status::Unwound);
     }

@@ -39,6 +39,42 @@ fn a_landing_out_of_hidden_code_is_one_also_while_the_one_before_is_undecided() 
 }
 
 #[test]
+fn a_return_that_only_an_older_call_can_make_tells_what_was_unwound_out_of_sight() {
+    // `h` jumps to f. Control that comes in at f+25 seems to be in the last call; but that was entered from g
+    // and cannot return to f+15, as the call at 140 can, or the one at 120.
+    let script = "
+        filter
+        born 0
+        code call k+10 f
+        code call f+10 h
+        0 start main
+        90 out.call main+10 k
+        100 start f
+        110 out.call f+10 h
+        120 start f
+        130 out.call f+10 h
+        140 start f
+        150 out.call f+20 k
+        160 start g
+        170 out.call g+10 k
+        180 start f
+        190 out.call f+20 k
+        200 start f+25
+        210 ret f+40 f+15
+        220 ret f+40 f+15
+        230 out.ret f+40 k+15";
+    let rows = "
+        100 +130 complete k+10
+        120 +100 complete f+10 depth 1
+        140 +70 complete f+10 depth 2
+        180 +30 unwound [unknown] depth 3";
+    check(script, rows);
+    let undecided = |script: &str| analyse(script, Request::default()).limits.undecided_landings;
+    let without_the_second = script.replace("220 ret f+40 f+15", "");
+    assert_eq!([script, &without_the_second].map(undecided), [0, 1]);
+}
+
+#[test]
 fn whether_the_kernel_or_hidden_code_entered_a_call_is_unknown_until_it_returns() {
     let entered = "
         filter

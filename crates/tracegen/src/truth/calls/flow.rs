@@ -127,7 +127,7 @@ impl Stack<'_> {
             Some(to) => to == event.to,
         };
         if returns || event.left_filter() && !at_entry {
-            self.ret_to_caller(event);
+            self.ret_to_caller(event, ahead);
             return;
         }
         if at_entry {
@@ -149,7 +149,13 @@ impl Stack<'_> {
     }
 
     /// A return from the frame on top to its caller, as far as that is known.
-    fn ret_to_caller(&mut self, event: &Event) {
+    fn ret_to_caller(&mut self, event: &Event, ahead: &Events<'_>) {
+        let base = self.group_base(self.frames.len().saturating_sub(1));
+        let is_unseen = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
+        let below = base.checked_sub(1).and_then(|below| self.frames.get(below));
+        if is_unseen && !event.left_filter() && below.is_some_and(|f| f.hidden && !f.returns_to(event.to)) {
+            self.leave_for_older_call(event, ahead);
+        }
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let (below, called) = self.frames.split_at_mut(base);
         if let Some(called) = called.first_mut().filter(|f| f.entered == Entered::Filter) {
@@ -165,6 +171,7 @@ impl Stack<'_> {
                 called.entered = if is_handler { Entered::Signal } else { called.entered };
             }
         }
+        self.contradicts_choice(base, event);
         self.pop_group(false);
         if event.left_filter() {
             return;
@@ -185,25 +192,33 @@ impl Stack<'_> {
         }
     }
 
+    /// The group on `base` leaves the filter by a return to where it does not return: control has landed in
+    /// another frame before than it seemed.
+    fn contradicts_choice(&mut self, base: usize, event: &Event) {
+        let returns_to = self.frames.get(base).and_then(|frame| frame.returns_to);
+        if self.has_chosen && returns_to.is_some_and(|to| to != event.to) {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.is_astray = true;
+        }
+    }
+
     /// A return to where the frame on top does not return to.
     fn ret_elsewhere(&mut self, event: &Event, ahead: &Events<'_>) {
         self.end_is_guess();
         let from = self.code.function(event.from);
         let count = self.frames.len();
-        let group_end =
-            |i: usize| (i + 1..count).find(|&j| self.frames.get(j).is_some_and(|f| !f.tail)).unwrap_or(count);
         let returns: Vec<usize> = (0..count)
             .rev()
             .filter(|&i| !self.frames[i].tail && self.frames[i].returns_to(event.to))
             .collect();
-        let is_own = |&&i: &&usize| self.frames[i..group_end(i)].iter().any(|f| f.function == from);
+        let is_own = |&&i: &&usize| self.frames[i..self.group_end(i)].iter().any(|f| f.function == from);
         // One call returns for another one of the same function: they are on different stacks.
         let is_called_anew = self.frames.last().is_some_and(|top| top.function == from && !top.inner);
         if is_called_anew && self.base_known && returns.iter().any(|i| is_own(&i)) {
             self.land_outside(event.to);
         } else if let Some(&own) = returns.iter().find(is_own) {
             // The function returns as it should; calls that it made never did.
-            self.close_to(group_end(own), Status::Unwound);
+            self.close_to(self.group_end(own), Status::Unwound);
             self.pop_group(false);
         } else if self.landing(event.to, ahead) {
         } else if let Some(&innermost) = returns.first() {

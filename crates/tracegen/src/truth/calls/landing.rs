@@ -44,6 +44,33 @@ impl Stack<'_> {
         true
     }
 
+    /// What code out of sight has called returns to a place in sight where the call that went out of sight
+    /// last does not wait. An older call of the function does, which such code jumped to: all frames above
+    /// that are unwound. If there are several, what comes after tells.
+    pub(super) fn leave_for_older_call(&mut self, event: &Event, ahead: &Events<'_>) {
+        let from = self.code.function(event.from);
+        let waits = |&i: &usize| self.frames[i].hidden && self.frames[i].returns_to(event.to);
+        let is_called = |&i: &usize| {
+            let called = self.frames.get(i + 1).is_some_and(|called| called.entered == Entered::Filter);
+            called && self.frames[i + 1..self.group_end(i + 1)].iter().any(|frame| frame.has_code_of(from))
+        };
+        let caller = |i: usize| self.group_base(i).checked_sub(1);
+        let is_in_sight = |&i: &usize| !self.frames[i].hidden && !self.frames[i].signal_mark;
+        let jumpers = (0..self.frames.len()).rev().filter(waits).filter(is_called);
+        let callers: Vec<usize> = jumpers.filter_map(caller).filter(is_in_sight).collect();
+        if callers.is_empty() {
+            return;
+        }
+        self.end_is_guess();
+        self.has_chosen |= callers.len() > 1;
+        let fits = if callers.len() > 1 { self.fit(callers, ahead) } else { callers };
+        let called = self.group_end(fits[0] + 1);
+        if fits.len() > 1 {
+            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+        }
+        self.close_to(self.group_end(called), Status::Unwound);
+    }
+
     /// Code that is not seen has called some frame: it may have caught an exception that has ended that.
     fn may_be_left_unseen(&self) -> bool {
         let mut up_to_seen = self.frames.iter().rev().skip_while(|frame| frame.hidden);
@@ -148,7 +175,7 @@ impl Stack<'_> {
                     false => self.code.function(event.to),
                 };
                 let inner = self.code.is_inner_call(event.from, function, event.to);
-                let call = Called { returns_to: Some(after), function, inner };
+                let call = Called { returns_to: Some(after), function, inner, hidden: event.left_filter() };
                 if after != event.to {
                     ways.iter_mut().for_each(|way| way.calls.push(call));
                 }
@@ -173,11 +200,14 @@ impl Stack<'_> {
         let to = self.code.function(event.to);
         match event.kind {
             Kind::Enter if event.is_signal() => {
-                way.calls.push(Called { returns_to: None, function: to, inner: false });
+                way.calls.push(Called::unseen(to));
             }
             Kind::FilterIn => return self.follow_arrival(way, event.to, next),
             Kind::Return => return self.follow_return(way, event, next),
-            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if !event.left_filter() => {
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if event.left_filter() => {
+                self.follow_jump_out(&mut way, to, next);
+            }
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump => {
                 let jumper = self.code.function(event.from);
                 let from = way.calls.last().map(|call| call.function).or(way.tail);
                 let elsewhere = jumper != to && from.unwrap_or(jumper) != to;
@@ -201,6 +231,33 @@ impl Stack<'_> {
         next.ways.push(way);
     }
 
+    /// What runs has left the IP filter with a jump to `to`, which returns for it, unless that is a part of
+    /// its own outside.
+    fn follow_jump_out(&self, way: &mut Way, to: FunctionIndex, next: &mut Next) {
+        let runs = way.calls.last().map(|call| call.function).or(way.tail);
+        if runs.unwrap_or(self.frames[way.frame].function) == to {
+            return;
+        }
+        let returns_to = match way.calls.pop() {
+            Some(call) => call.returns_to,
+            None => {
+                let base = self.group_base(way.frame);
+                let below = self.below(base);
+                next.at_bottom |= below.is_none();
+                (way.frame, way.tail) = (below.unwrap_or(0), None);
+                self.frames[base].returns_to
+            }
+        };
+        if returns_to.is_some() {
+            way.calls.push(Called {
+                returns_to,
+                function: FunctionIndex::UNKNOWN,
+                inner: false,
+                hidden: true,
+            });
+        }
+    }
+
     /// Control comes in from outside the IP filter.
     fn follow_arrival(&mut self, mut way: Way, ip: Avma, next: &mut Next) {
         let to = self.code.function(ip);
@@ -210,7 +267,7 @@ impl Stack<'_> {
             next.returns = true;
             way.calls.truncate(call);
         } else if self.code.is_entry(to, ip) {
-            way.calls.push(Called { returns_to: None, function: to, inner: false });
+            way.calls.push(Called::unseen(to));
         } else if runs.is_none() && frame.hidden && frame.returns_to(ip) {
             next.returns = true;
             let below = self.below(way.frame);
@@ -236,11 +293,26 @@ impl Stack<'_> {
                 way.in_restorer = Some(Handler::EnteredSince);
             }
             way.calls.truncate(call);
+            // A call that ended out of sight with a jump to what returns now.
+            let is_jumper = |call: &Called| call.hidden && call.returns_to == Some(event.to);
+            if !is_call && way.calls.last().is_some_and(is_jumper) {
+                way.calls.pop();
+                next.returns = true;
+            }
             next.ways.push(way);
             return;
         }
-        let base = self.group_base(way.frame);
-        let returns_to = self.frames[base].returns_to;
+        let top = self.group_base(way.frame);
+        // Or it ended a call that went out of sight, with a jump to what returns now.
+        let jumper = |top: usize| {
+            let below = top.checked_sub(1).filter(|_| !event.left_filter())?;
+            let is_one = self.frames[below].hidden && self.frames[below].returns_to(event.to);
+            is_one.then(|| (self.group_base(below), Some(event.to)))
+        };
+        let (base, returns_to) = match self.frames[top].returns_to {
+            None => jumper(top).unwrap_or((top, None)),
+            known => (top, known),
+        };
         let returns = match returns_to {
             Some(to) => to == event.to,
             None => self.frames[base].entered != Entered::Filter || event.left_filter(),
@@ -311,6 +383,15 @@ struct Called {
     function: FunctionIndex,
     /// A function's call of a place inside itself.
     inner: bool,
+    /// It went out of sight.
+    hidden: bool,
+}
+
+impl Called {
+    /// A function that is entered by no call in sight.
+    fn unseen(function: FunctionIndex) -> Self {
+        Self { returns_to: None, function, inner: false, hidden: false }
+    }
 }
 
 /// What may have happened after a landing.

@@ -384,6 +384,11 @@ impl<'a> Stack<'a> {
     pub(super) fn group_base(&self, i: usize) -> usize {
         (0..=i).rev().find(|&j| self.frames.get(j).is_none_or(|f| !f.tail)).unwrap_or(0)
     }
+
+    /// The first frame after the group of frame `i`.
+    pub(super) fn group_end(&self, i: usize) -> usize {
+        i + 1 + self.frames.iter().skip(i + 1).take_while(|frame| frame.tail).count()
+    }
 }
 
 impl Tally {
