@@ -204,10 +204,7 @@ impl Stack<'_> {
             }
             Kind::FilterIn => return self.follow_arrival(way, event.to, next),
             Kind::Return => return self.follow_return(way, event, next),
-            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if event.left_filter() => {
-                self.follow_jump_out(&mut way, to, next);
-            }
-            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump => {
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if !event.left_filter() => {
                 let jumper = self.code.function(event.from);
                 let from = way.calls.last().map(|call| call.function).or(way.tail);
                 let elsewhere = jumper != to && from.unwrap_or(jumper) != to;
@@ -229,33 +226,6 @@ impl Stack<'_> {
             _ => (),
         }
         next.ways.push(way);
-    }
-
-    /// What runs has left the IP filter with a jump to `to`, which returns for it, unless that is a part of
-    /// its own outside.
-    fn follow_jump_out(&self, way: &mut Way, to: FunctionIndex, next: &mut Next) {
-        let runs = way.calls.last().map(|call| call.function).or(way.tail);
-        if runs.unwrap_or(self.frames[way.frame].function) == to {
-            return;
-        }
-        let returns_to = match way.calls.pop() {
-            Some(call) => call.returns_to,
-            None => {
-                let base = self.group_base(way.frame);
-                let below = self.below(base);
-                next.at_bottom |= below.is_none();
-                (way.frame, way.tail) = (below.unwrap_or(0), None);
-                self.frames[base].returns_to
-            }
-        };
-        if returns_to.is_some() {
-            way.calls.push(Called {
-                returns_to,
-                function: FunctionIndex::UNKNOWN,
-                inner: false,
-                hidden: true,
-            });
-        }
     }
 
     /// Control comes in from outside the IP filter.
