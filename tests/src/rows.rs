@@ -18,6 +18,9 @@ pub(crate) const LEAVING_NS: u64 = 2_000;
 /// How far off the estimate of a stay in the scheduler may be.
 const SCHEDULER_NS: u64 = 200;
 
+/// However wide its bounds are, what starts farther away is no entry that was taken for another one.
+const NEAR_NS: u64 = 1_000;
+
 /// Calls after a guess that tell which row is its own: in a loop all are alike, and only its end tells.
 const FORESIGHT: usize = 1 << 12;
 
@@ -45,7 +48,8 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
     }
     // Whether a handler was entered there, or goes on at its first instruction, ours may not know.
     let may_be_found = |row: &Row| {
-        let is_there = |ours: &&CallRow| ours.tid == row.tid && starts_at(ours, row);
+        let is_near = |ours: &CallRow| ours.start_ns.0.abs_diff(row.start.0) <= ours.error_ns.min(NEAR_NS);
+        let is_there = |ours: &&CallRow| ours.tid == row.tid && is_near(ours);
         let mut there = report.rows.iter().filter(is_there).peekable();
         let is_found = |ours: &CallRow| ours.undecided && ours.status == analyzer::Status::OpenStart;
         row.entered == Entered::Signal && there.peek().is_some() && there.all(is_found)
@@ -107,8 +111,9 @@ struct Pairs<'r, 'a> {
     opened: &'r Opened<'a>,
     ours: &'r [&'a CallRow],
     truth: &'r [&'a Row],
-    /// When ours has calls in doubt.
+    /// When ours has calls in doubt, and for how many of the truth they have stood.
     doubts: &'r [RangeInclusive<Ns>],
+    absorbed: usize,
     foresees: bool,
 }
 
@@ -119,12 +124,14 @@ impl<'r, 'a> Pairs<'r, 'a> {
         truth: &'r [&'a Row],
         doubts: &'r [RangeInclusive<Ns>],
     ) -> Self {
-        Self { opened, ours, truth, doubts, foresees: true }
+        Self { opened, ours, truth, doubts, absorbed: 0, foresees: true }
     }
 
     /// The call may be one of ours that is in doubt.
     fn may_be_in_doubt(&self, row: &Row) -> bool {
-        row.status == Status::OpenStart && self.doubts.iter().any(|lifetime| lifetime.contains(&row.start))
+        let has_started_in = |lifetime: &RangeInclusive<Ns>| lifetime.contains(&row.start);
+        let is_found = row.status == Status::OpenStart;
+        is_found && self.absorbed < self.doubts.len() && self.doubts.iter().any(has_started_in)
     }
 
     /// Of the two ways to go on after a guess that may have a row in the other, the one after which more is
@@ -165,8 +172,10 @@ impl<'a> Iterator for Pairs<'_, 'a> {
             let both = is_one.then_some(without_both);
             if mine.is_some_and(|mine| mine.undecided) {
                 *self = self.after_guess(without_mine, both);
-            } else if true_row.is_some_and(|row| row.unsure || !is_one && self.may_be_in_doubt(row)) {
+            } else if true_row.is_some_and(|row| row.unsure) {
                 *self = self.after_guess(without_true, both);
+            } else if !is_one && true_row.is_some_and(|row| self.may_be_in_doubt(row)) {
+                *self = Self { absorbed: self.absorbed + 1, ..without_true };
             } else {
                 *self = without_both;
                 return (mine.is_some() || true_row.is_some()).then_some((mine, true_row));

@@ -49,7 +49,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         match self.top() {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret.is(to.ip) || !top.ret.is_known() => {
-                if self.is_of_older_call(to.ip) && self.returns_from_older_call(session, &from, to.ip) {
+                if self.cannot_return_to(to.ip) && self.end_older_call(session, &from, to.ip) {
                     return;
                 }
                 self.returns_to(session, to.ip, true);

@@ -49,10 +49,6 @@ pub(crate) trait Filter<'a>: Landing<'a> {
                 return self.jump_out(session, from, Some(to), true);
             }
             self.returns_to(session, to, false);
-            let base = self.top_base().and_then(|base| self.get(base));
-            if base.is_some_and(|base| base.ret.is_known() && !base.ret.is(to)) {
-                self.notice(session, Notice::ContradictsChoice);
-            }
         }
         self.pop_group(session, false);
     }

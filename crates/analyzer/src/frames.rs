@@ -41,8 +41,9 @@ pub(crate) enum Notice<'e> {
 pub(crate) struct Landings {
     /// Innermost first.
     pub(crate) frames: Vec<usize>,
-    /// A call out of sight that this frame has made has returned, by what that had jumped to.
-    pub(crate) is_return: bool,
+    /// By a return: the frame called code out of sight, this jumped to a function in sight, and the function
+    /// has returned.
+    pub(crate) by_return: bool,
     pub(crate) otherwise: Otherwise,
 }
 

@@ -36,18 +36,21 @@ pub(crate) trait Landing<'a>: Frames<'a> {
         true
     }
 
-    /// The frame on top was entered from code out of sight, and it returns to `ip` in sight, where the call
-    /// that went out of sight last does not wait: it is an older one that returns.
-    fn is_of_older_call(&self, ip: Avma) -> bool {
+    /// The frame on top, which code out of sight has entered, cannot have returned to `ip` in sight: the call
+    /// that has gone out of sight last does not wait there.
+    fn cannot_return_to(&self, ip: Avma) -> bool {
         let Some(base) = self.top_base().filter(|&base| base > 0) else { return false };
         let is_entered_unseen = self.get(base).is_some_and(|frame| frame.kind == FrameKind::Filter);
         is_entered_unseen && self.get(base - 1).is_some_and(|below| below.hidden && !below.ret.is(ip))
     }
 
-    /// Ends a frame of the function that returns, which code out of sight jumped to for a call that waits at
-    /// `ip`, and all above it: those were left unseen. If there are several, what follows tells which it was.
-    /// False if there is none.
-    fn returns_from_older_call(&mut self, session: &mut Session<'a>, from: &Site, ip: Avma) -> bool {
+    /// Ends an older call of the function that returns to `ip`, and all that was called in it, which was left
+    /// unseen. Code out of sight has jumped to the function, for a call that waits at `ip`. If there are
+    /// several such calls, what follows tells which has returned. False if there is none.
+    fn end_older_call(&mut self, session: &mut Session<'a>, from: &Site, ip: Avma) -> bool {
+        if session.stack_switches {
+            return false; // the function may run on another stack
+        }
         let waits = |&i: &usize| self.get(i).is_some_and(|frame| frame.hidden && frame.ret.is(ip));
         let is_called = |i: &usize| {
             let called = self.get(i + 1).is_some_and(|called| called.kind == FrameKind::Filter);
@@ -60,7 +63,7 @@ pub(crate) trait Landing<'a>: Frames<'a> {
             return false;
         }
         self.notice(session, Notice::EndsAreGuess);
-        self.land_in(session, Landings { frames, is_return: true, otherwise: Otherwise::InOlder });
+        self.land_in(session, Landings { frames, by_return: true, otherwise: Otherwise::InOlder });
         true
     }
 
@@ -73,7 +76,7 @@ pub(crate) trait Landing<'a>: Frames<'a> {
         let is_of_another = |&i: &usize| self.get(i).is_some_and(|f| f.function != to.function);
         let is_guess = frames.iter().any(is_of_another);
         let otherwise = if is_guess { Otherwise::InAny } else { Otherwise::InOlder };
-        Landings { frames, is_return: false, otherwise }
+        Landings { frames, by_return: false, otherwise }
     }
 
     /// The frames that an exception which goes on at the landing pad `to` can have come to: the innermost
@@ -99,7 +102,7 @@ pub(crate) trait Landing<'a>: Frames<'a> {
                 None => (),
             }
         }
-        Landings { frames, is_return: false, otherwise }
+        Landings { frames, by_return: false, otherwise }
     }
 
     /// Frames in sight may have ended unseen: code out of sight has called them, and may have caught an

@@ -20,7 +20,7 @@ impl<'a> Thread<'a> {
     /// known.
     pub(crate) fn decide_or_wait(&mut self, session: &mut Session<'a>, landings: Landings) {
         match landings.frames.as_slice() {
-            [only] => self.go_on_in(session, *only, landings.is_return, landings.otherwise),
+            [only] => self.go_on_in(session, *only, landings.by_return, landings.otherwise),
             _ => {
                 let undecided = Undecided::new(self.now, self.control.clone(), landings);
                 self.undecided = Some(Box::new(undecided));
@@ -95,9 +95,12 @@ impl<'a> Thread<'a> {
         if let Some(landed) = undecided.innermost() {
             self.now = undecided.now;
             self.certainty.choose();
-            self.go_on_in(session, landed, undecided.is_return, undecided.otherwise);
             let is_guess = undecided.otherwise == Otherwise::InAny;
             let is_unsettled = !is_guess && undecided.verdict() == LandingVerdict::Wait;
+            if is_unsettled && undecided.by_return {
+                self.stack.doubt(landed + 1..self.stack.len()); // which of them has returned is a guess
+            }
+            self.go_on_in(session, landed, undecided.by_return, undecided.otherwise);
             if is_unsettled {
                 // Those that are open whichever it was go on, unless what comes may be taken for their
                 // return.
@@ -111,8 +114,8 @@ impl<'a> Thread<'a> {
         undecided.events
     }
 
-    /// Control has landed in this frame; `is_return`: see [`Landings::is_return`].
-    fn go_on_in(&mut self, session: &mut Session<'a>, frame: usize, is_return: bool, otherwise: Otherwise) {
+    /// Control has landed in this frame; `by_return`: see [`Landings::by_return`].
+    fn go_on_in(&mut self, session: &mut Session<'a>, frame: usize, by_return: bool, otherwise: Otherwise) {
         if otherwise == Otherwise::InAny {
             self.guess(session, 0);
         }
@@ -121,10 +124,14 @@ impl<'a> Thread<'a> {
             // place.
             self.doubt_all_but(frame + 1);
         }
-        let returns_to = self.get(frame + 1).filter(|_| is_return).and_then(|jumper| jumper.ret.get());
+        let returns_to = self.get(frame + 1).filter(|_| by_return).and_then(|jumper| jumper.ret.get());
         if let Some(ip) = returns_to {
-            let jumped_to = self.group_end(frame + 1);
-            self.close_to(session, self.group_end(jumped_to), Status::Unwound);
+            let called = self.group_end(frame + 1);
+            let left = self.group_end(called);
+            // What was left unseen has ended before, and what ran since was taken for it.
+            let certain = if self.control.base_known { left } else { called };
+            self.stack.doubt(certain..self.stack.len());
+            self.close_to(session, left, Status::Unwound);
             self.returns_to(session, ip, true);
             self.pop_group(session, false);
             self.pop_group(session, false);

@@ -44,8 +44,8 @@ pub(crate) struct Undecided {
     pub(crate) now: EventTime,
     /// Where control may be; never empty.
     groups: Vec<Group>,
-    /// See [`Landings::is_return`].
-    pub(crate) is_return: bool,
+    /// See [`Landings::by_return`].
+    pub(crate) by_return: bool,
     /// Where control may be if no candidate is right.
     pub(crate) otherwise: Otherwise,
     /// Landings after the first.
@@ -102,10 +102,10 @@ fn floors(groups: &[Group]) -> impl Iterator<Item = &Floor> {
 impl Undecided {
     /// Control is, since `now`, in one of these frames.
     pub(crate) fn new(now: EventTime, control: Control, landings: Landings) -> Self {
-        let Landings { frames, is_return, otherwise } = landings;
+        let Landings { frames, by_return, otherwise } = landings;
         let groups = vec![Group::landed(frames, control)];
         let (room, events) = (Vec::new(), Vec::new());
-        Self { now, groups, is_return, otherwise, landings: 0, looked_at: 0, room, marks: None, events }
+        Self { now, groups, by_return, otherwise, landings: 0, looked_at: 0, room, marks: None, events }
     }
 
     /// The innermost candidate that is left.

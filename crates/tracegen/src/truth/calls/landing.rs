@@ -68,7 +68,9 @@ impl Stack<'_> {
         if fits.len() > 1 {
             self.frames.iter_mut().for_each(|frame| frame.unsure = true);
         }
-        self.close_to(self.group_end(called), Status::Unwound);
+        let end = self.group_end(called);
+        self.frames.iter_mut().skip(end).for_each(|frame| frame.unsure = true);
+        self.close_to(end, Status::Unwound);
     }
 
     /// Code that is not seen has called some frame: it may have caught an exception that has ended that.
