@@ -32,7 +32,7 @@ mod times;
 use model::{Ns, PtConfig, Tsc, TscClock};
 use packet::{Packet, Tnt};
 
-use anchor::Anchor;
+use anchor::{Anchor, Kind};
 use core::{CoreRatio, Measured};
 pub(crate) use crystal::CrystalRatio;
 use crystal::{Crystal, Mtc};
@@ -395,11 +395,26 @@ impl Clock {
         if is_contradiction {
             self.take_back_mtc(here);
         } else {
+            self.correct_mtc(here);
             self.set_anchor(here);
         }
         self.cyc_counts = self.has_cyc && self.cyc_fresh;
         self.packet = Some((tsc, self.timeline.next()));
         self.aligned = Some(tsc);
+    }
+
+    /// An MTC packet that a core sends as it wakes up has the TSC packet behind it. If the counter went round
+    /// in its sleep, the MTC packet was taken for an earlier one: the interval before it ends here.
+    fn correct_mtc(&mut self, here: Anchor) {
+        let passed = |mtc: Anchor| here.lo.saturating_sub(mtc.lo);
+        let is_mtc = |last: &Anchor| matches!(last.kind, Kind::Final | Kind::LateMtc);
+        let has_gone_round =
+            self.anchor.filter(is_mtc).is_some_and(|mtc| self.crystal.goes_round(passed(mtc)));
+        if has_gone_round && let Some(interval) = self.timeline.interval_that_ends_here() {
+            interval.right = here;
+            interval.measured = None;
+            interval.all.doubt.breaks += 1;
+        }
     }
 
     /// `anchor` is certainly earlier than the last one, which came in front of it.

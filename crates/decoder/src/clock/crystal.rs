@@ -217,6 +217,15 @@ impl Crystal {
         is_known && base.anchor(ratio, ((known + 1) << self.period) - base.counter).hi < now
     }
 
+    /// The counter's bits in MTC packets have gone round in so many ticks (with fraction), once or more often,
+    /// as far as such a packet is on time.
+    pub(super) fn goes_round(&self, passed: u128) -> bool {
+        let Some((base, ratio)) = self.base.as_ref().zip(self.ratio) else { return false };
+        let [period, round] = [1, 256].map(|counts| base.ticks(counts << self.period, ratio.low));
+        let is_round = |rest: u128| rest <= period + period / 2;
+        round > 0 && passed + period / 2 >= round && is_round((passed + period / 2) % round)
+    }
+
     /// An MTC packet, when it is not earlier than `now` (ticks with fraction); `None` if it says nothing.
     /// `lag`: how old TSC and TMA may be, in such ticks.
     pub(super) fn mtc(&mut self, payload: u8, now: u128, lag: u128) -> Option<Mtc> {

@@ -500,3 +500,22 @@ fn a_first_interval_that_measures_nothing_can_refute_cbr() {
     // as fast as after them, and 125 if it slept before and CBR was late.
     assert!((1_001_620..=1_001_629).contains(&lo) && (1_001_875..=1_001_885).contains(&hi), "{lo} {hi}");
 }
+
+/// It was at 1,001,260, when an MTC packet had been skipped. The core slept until 1,257,010, when its MTC
+/// packet has the bits of 256 counts before.
+#[test]
+fn the_counter_may_go_round_while_the_core_sleeps() {
+    for cyc in [true, false] {
+        let mut clock = clock(cyc);
+        clock.cyc(1500);
+        clock.progress(1);
+        let slot = clock.slot(0);
+        clock.discontinuity();
+        clock.cyc(60);
+        clock.mtc((8008 >> 3) as u8);
+        clock.tsc(1_257_010, false);
+        clock.finish(None);
+        let (lo, _, hi) = range(clock.times().at(slot));
+        assert!((lo..=hi).contains(&1_001_260), "{lo} to {hi}");
+    }
+}

@@ -381,6 +381,17 @@ impl Timeline {
         })
     }
 
+    /// The last interval, if nothing has passed since it ended.
+    pub(super) fn interval_that_ends_here(&mut self) -> Option<&mut Interval> {
+        if self.open != self.next() || self.most() != 0 {
+            return None;
+        }
+        match &mut self.parts.last_mut()?.rule {
+            Rule::Between(interval) => Some(interval),
+            _ => None,
+        }
+    }
+
     /// All rules are final.
     pub(super) fn settle(&mut self) {
         self.waiting = self.parts.len();
