@@ -36,11 +36,10 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
             }
             return;
         }
-        let is_sigreturn = || session.map.is_after_restorer(entry.space, entry.from.next_ip());
-        // Behind a restorer's system call, which does not return, stands the next function.
-        if entry.goes_on_at(to.ip) && !(to.at_entry && is_sigreturn()) {
+        if entry.goes_on_at(to.ip) {
             return self.notice(session, Notice::KernelStay(&entry));
         }
+        let is_sigreturn = || session.map.is_after_restorer(entry.space, entry.from.next_ip());
         let is_restorer =
             |top: &Frame| top.kind == FrameKind::Found && (top.entry.is_known() || is_sigreturn());
         if entry.syscall && self.top().is_some_and(is_restorer) {

@@ -394,17 +394,3 @@ fn what_handlers_after_one_that_was_entered_out_of_sight_return_to_is_no_handler
     let of_g = Request { functions: vec![id("g")], ..Request::default() };
     check_request(script, of_g, "140 >=10 open_start [unknown]");
 }
-
-#[test]
-fn a_handler_may_have_come_at_the_function_behind_the_restorer() {
-    let script = "
-        code sigreturn restorer+ff9
-        100 start handler
-        110 ret handler+40 restorer
-        111 syscall restorer+ffe
-        120 start f2
-        126 syscall f2+e
-        130 start f
-        140 ret f+20 restorer";
-    check(script, "130 +10 complete [signal]");
-}

@@ -217,7 +217,7 @@ impl Crystal {
         is_known && base.anchor(ratio, ((known + 1) << self.period) - base.counter).hi < now
     }
 
-    /// The counter's bits in MTC packets have gone round in so many ticks (with fraction), once or more often,
+    /// The counter's bits in MTC packets have gone round in so many ticks (with fraction), once or more,
     /// as far as such a packet is on time.
     pub(super) fn goes_round(&self, passed: u128) -> bool {
         let Some((base, ratio)) = self.base.as_ref().zip(self.ratio) else { return false };
