@@ -150,10 +150,7 @@ impl Stack<'_> {
 
     /// A return from the frame on top to its caller, as far as that is known.
     fn ret_to_caller(&mut self, event: &Event, ahead: &Events<'_>) {
-        let base = self.group_base(self.frames.len().saturating_sub(1));
-        let is_unseen = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
-        let below = base.checked_sub(1).and_then(|below| self.frames.get(below));
-        if is_unseen && !event.left_filter() && below.is_some_and(|f| f.hidden && !f.returns_to(event.to)) {
+        if !event.left_filter() && self.top_cannot_return_to(event.to) {
             self.leave_for_older_call(event, ahead);
         }
         let base = self.group_base(self.frames.len().saturating_sub(1));
@@ -197,7 +194,7 @@ impl Stack<'_> {
     fn contradicts_choice(&mut self, base: usize, event: &Event) {
         let returns_to = self.frames.get(base).and_then(|frame| frame.returns_to);
         if self.has_chosen && returns_to.is_some_and(|to| to != event.to) {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
             self.is_astray = true;
         }
     }
@@ -232,7 +229,7 @@ impl Stack<'_> {
     fn land_outside(&mut self, to: Avma) {
         if self.has_chosen {
             // Or control has landed in another frame before than it seemed.
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
             self.is_astray = true;
         }
         if self.base_known {
@@ -532,7 +529,7 @@ impl Stack<'_> {
         let contradicts = mark.and_then(|mark| mark.goes_on_at).is_some_and(|ip| ip != to);
         let function = self.code.function(to);
         if contradicts && !self.code.is_entry(function, to) {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
             self.is_astray = true;
             if let Some(mark) = self.frames.iter().rposition(|frame| frame.goes_on_at == Some(to)) {
                 self.close_to(mark + 1, Status::Unwound);

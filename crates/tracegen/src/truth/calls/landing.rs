@@ -28,7 +28,7 @@ impl Stack<'_> {
         self.has_chosen |= candidates.len() > 1;
         let fits = if candidates.len() > 1 { self.fit(candidates, ahead) } else { candidates };
         if is_guess {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
         }
         // What jumped into the middle of a function may have landed in a call of it that is older than the
         // truth.
@@ -39,9 +39,18 @@ impl Stack<'_> {
         }
         self.close_to(fits[0] + 1, Status::Unwound);
         if fits.len() > 1 {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
         }
         true
+    }
+
+    /// Code out of sight has entered the group on top, and the call that went out of sight last does not wait
+    /// at `to`, in sight.
+    pub(super) fn top_cannot_return_to(&self, to: Avma) -> bool {
+        let base = self.group_base(self.frames.len().saturating_sub(1));
+        let is_entered_unseen = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
+        let below = base.checked_sub(1).and_then(|below| self.frames.get(below));
+        is_entered_unseen && below.is_some_and(|f| f.hidden && !f.returns_to(to))
     }
 
     /// What code out of sight has called returns to a place in sight where the call that went out of sight
@@ -66,10 +75,10 @@ impl Stack<'_> {
         let fits = if callers.len() > 1 { self.fit(callers, ahead) } else { callers };
         let called = self.group_end(fits[0] + 1);
         if fits.len() > 1 {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
         }
         let end = self.group_end(called);
-        self.frames.iter_mut().skip(end).for_each(|frame| frame.unsure = true);
+        self.doubt_from(end);
         self.close_to(end, Status::Unwound);
     }
 

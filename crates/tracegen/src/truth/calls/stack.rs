@@ -364,7 +364,7 @@ impl<'a> Stack<'a> {
     /// Where frames are left for no return of theirs, and one may have ended before, so may the others.
     pub(super) fn end_is_guess(&mut self) {
         if self.frames.iter().any(|frame| frame.unsure) {
-            self.frames.iter_mut().for_each(|frame| frame.unsure = true);
+            self.doubt_from(0);
         }
     }
 
@@ -383,6 +383,11 @@ impl<'a> Stack<'a> {
     /// The frame that was called, of the group that frame `i` belongs to.
     pub(super) fn group_base(&self, i: usize) -> usize {
         (0..=i).rev().find(|&j| self.frames.get(j).is_none_or(|f| !f.tail)).unwrap_or(0)
+    }
+
+    /// A landing that nothing decides may have ended the frames from this one on.
+    pub(super) fn doubt_from(&mut self, first: usize) {
+        self.frames.iter_mut().skip(first).for_each(|frame| frame.unsure = true);
     }
 
     /// The first frame after the group of frame `i`.
