@@ -60,9 +60,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn end_activation(&mut self, session: &mut Session<'a>, mut end: Ending) -> bool {
         let Some(mut activation) = self.stack.activations.pop() else { return false };
         let Some(frame) = self.stack.last().copied() else { return false };
-        if frame.kind == FrameKind::Found {
-            end.status = Status::OpenStart;
-        }
+        end.status = frame.status_at(end.status);
         if activation.ancestor {
             self.entered.ancestors.pop();
             self.end_ancestor(session, &mut activation, &frame, end);

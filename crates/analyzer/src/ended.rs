@@ -89,7 +89,7 @@ impl<'a> Thread<'a> {
         let total = took(&frame, end.time, end.off_cpu_ns);
         Node {
             kind,
-            status: if frame.kind == FrameKind::Found { Status::OpenStart } else { end.status },
+            status: frame.status_at(end.status),
             function: frame.function,
             site,
             start: frame.start.point,

@@ -141,13 +141,14 @@ impl<'a> Thread<'a> {
     }
 
     /// Region `at` of those that are open ends.
-    fn end_region(&mut self, session: &mut Session<'a>, at: usize, end: Ending) {
+    fn end_region(&mut self, session: &mut Session<'a>, at: usize, mut end: Ending) {
         let open = self.stack.regions.remove(at);
         let wanted = open.mark.wanted;
         if let Some(open) = self.entered.open.get_mut(wanted) {
             open.depth = open.depth.saturating_sub(1);
         }
         let Some(frame) = self.stack.get(open.frame).map(|frame| as_frame(&open, frame)) else { return };
+        end.status = frame.status_at(end.status);
         let mut activation = open.activation;
         if let Some(code) = &mut session.code {
             activation.code.end_paused(&mut code.places);

@@ -18,6 +18,7 @@ use crate::maybe_ip::MaybeIp;
 use crate::open_region::OpenRegion;
 use crate::own_code::RunningCode;
 use crate::running::Activation;
+use crate::status::Status;
 use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
@@ -100,6 +101,12 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// How its call ends that ends like this: where it was found running, the start is open.
+    #[inline(always)]
+    pub(crate) fn status_at(&self, end: Status) -> Status {
+        if self.kind == FrameKind::Found { Status::OpenStart } else { end }
+    }
+
     /// Of a function that runs since then: time, and the thread's off-CPU time.
     #[inline(always)]
     pub(crate) fn new(

@@ -234,6 +234,23 @@ fn what_is_lost_cuts_it_and_what_was_not_seen_to_begin_does_not_end() {
     check_region(script, "110 >=10 cut f+10\n160 >=0 open_end f+10", "");
 }
 
+/// Nothing is known of what led there: of its function, too, the start is not known.
+#[test]
+fn of_a_frame_that_is_found_at_its_begin_the_start_is_open() {
+    let script = "
+        region f main+15
+        0 start main+4
+        10 gap 20
+        50 async main+20
+        60 start f
+        70 ret f+60 main+15
+        80 call main+10 f
+        90 ret f+60 main+15";
+    let rows = "60 >=10 open_start [unknown]\n80 +10 complete main+10";
+    check(script, rows);
+    check_region(script, rows, "self x1 10");
+}
+
 #[test]
 fn with_an_ip_filter_it_begins_where_control_comes_in() {
     let script = "
