@@ -160,6 +160,7 @@ function showDetails(calls, i, beginNs, close) {
     table(titles, facts),
     ...inside(calls, i, twin),
   );
+  OPENED.tree?.fit();
 }
 
 /** Both calls' children, the greatest difference first. */

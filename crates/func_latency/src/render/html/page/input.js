@@ -141,6 +141,7 @@ function listenToControls() {
   byId("search").addEventListener("input", oncePerFrame(searchAndKeep));
   addEventListener("hashchange", openLink);
   addEventListener("resize", oncePerFrame(redraw));
+  addEventListener("resize", oncePerFrame(() => OPENED.tree?.fit()));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw); // paper is light
 }

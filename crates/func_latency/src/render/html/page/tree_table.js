@@ -60,7 +60,7 @@ function markOf(node, differs) {
   return differs ? "differs" : "";
 }
 
-/** The columns: `extra` ones are left out where there is little room. */
+/** The columns: `extra` ones are left out where there is too little room. */
 function treeColumns(hasTwin) {
   const sides = ["times", "total", "self", ...ofOffCpu("off-CPU"), ...ofCounters(() => ["instr.", "IPC"])];
   const typical = sides.map((title, k) => [title, `${NUMBER} twin extra${k ? "" : " first"}`]);
@@ -115,6 +115,27 @@ function treeTable(view, change) {
   return made;
 }
 
+/** What the style sheet takes from a tree that has too little room, one step after the other. */
+const SHRUNK = ["tight", "few", "short"];
+
+/** The least that is left of a name, pixels. */
+const NAME_MIN = 60;
+
+/** Shrinks the tree in `scroll` until its columns have room; it has to be in the page. */
+function fitTree(scroll) {
+  const tree = scroll.querySelector(".tree");
+  const lacking = () => tree.scrollWidth - scroll.clientWidth;
+  tree.classList.remove(...SHRUNK);
+  for (const step of SHRUNK) {
+    const lacks = lacking();
+    if (lacks <= 0) return;
+    // Widths are rounded: a pixel less.
+    const name = Math.max(tree.querySelector(".callee").offsetWidth - lacks - 1, NAME_MIN);
+    tree.style.setProperty("--name", `${name}px`);
+    tree.classList.add(step);
+  }
+}
+
 /** The tree with its controls; `redrawn` is called after each change. */
 function treeSection(view, redrawn) {
   const scroll = element("div", { className: "scroll" });
@@ -133,13 +154,15 @@ function treeSection(view, redrawn) {
     const { scrollTop } = scroll;
     act();
     draw();
+    fitTree(scroll);
     scroll.scrollTop = scrollTop;
     if (focused !== null) focusOn(focused);
     redrawn();
   };
   scroll.addEventListener("keydown", (event) => moveInTree(event, view, change, focusOn));
   draw();
-  return { section: element("div", { className: "tree-part" }, treeControls(change), scroll), change, focusOn };
+  const section = element("div", { className: "tree-part" }, treeControls(change), scroll);
+  return { section, change, focusOn, fit: () => fitTree(scroll) };
 }
 
 /** By time or in order, and from which share of the call's time on. */
