@@ -36,6 +36,9 @@ pub(super) struct Interval {
     pub(super) narrowing: Option<bool>,
     /// How long a cycle is, once that is settled, if it is known.
     cycle: Option<Range>,
+    /// No slot's lower bound is above that of an anchor after it, which what follows starts from: the bounds
+    /// of an event must not depend on which events before it are asked for.
+    ceiling: u128,
 }
 
 /// What most parts of an interval come down to, up to its first break, after its last one, and between: all
@@ -57,8 +60,8 @@ pub(super) struct Regular {
     hi: i64,
     hi_and_short: i64,
     hi_and_long: i64,
-    /// No slot's lower bound is above that of the right anchor.
-    right_lo: i64,
+    /// No slot's lower bound is above that.
+    ceiling: i64,
     /// The estimate `most` cycles after the left anchor: `point + span * most / shares`.
     point: i64,
     span: u64,
@@ -69,23 +72,19 @@ pub(super) struct Regular {
 }
 
 impl Regular {
-    /// The time of a slot at most `most` cycles after the left anchor; `None` if packets contradict each
-    /// other.
+    /// The time of a slot at most `most` cycles after the left anchor.
     #[inline(always)]
-    pub(super) fn time(&self, most: u64) -> Option<EventTime> {
-        let (lo, hi) = (self.lo_ticks(most), self.hi_ticks(most));
-        (lo <= hi).then(|| {
-            let lo = lo.min(self.right_lo);
-            EventTime {
-                lo: self.ns(lo),
-                point: self.ns(self.point_ticks(most).clamp(lo, hi)),
-                hi: self.ns_up(hi),
-            }
-        })
+    pub(super) fn time(&self, most: u64) -> EventTime {
+        let (lo, hi) = (self.lo_ticks(most).min(self.ceiling), self.hi_ticks(most));
+        EventTime {
+            lo: self.ns(lo),
+            point: self.ns(self.point_ticks(most).max(lo).min(hi)),
+            hi: self.ns_up(hi),
+        }
     }
 
     /// What it comes down to between these two numbers of cycles, if no estimate is outside of its bounds
-    /// there, and the right anchor bounds nothing.
+    /// there, and what follows bounds nothing.
     ///
     /// ```text
     ///   hi     the least of some lines        lies above, as it does at both ends
@@ -97,7 +96,7 @@ impl Regular {
             let point_up = self.point.saturating_add((self.span * most).div_ceil(self.shares.get()) as i64);
             self.lo_ticks(most) <= self.point_ticks(most) && point_up <= self.hi_ticks(most)
         };
-        let is_free = self.lo_ticks(last) <= self.right_lo && self.point_of_line(last) <= self.right;
+        let is_free = self.lo_ticks(last) <= self.ceiling && self.point_of_line(last) <= self.right;
         // With fewer cycles than that nothing is known of the shortest: no line.
         let is_steady = self.doubt <= first && holds(first) && holds(last) && is_free;
         let before = (self.doubt as i64).checked_mul(self.low).filter(|_| is_steady)?;
@@ -247,7 +246,25 @@ impl Interval {
         cbr: Option<Multiples>,
         measured: Option<Measured>,
     ) -> Self {
-        Self { left, right, all, cbr, measured, stalls: false, narrowing: None, cycle: None }
+        Self {
+            left,
+            right,
+            all,
+            cbr,
+            measured,
+            stalls: false,
+            narrowing: None,
+            cycle: None,
+            ceiling: right.lo,
+        }
+    }
+
+    /// No lower bound of what follows is below `ceiling`, nor below that of the right anchor. Returns the
+    /// ceiling of what is before the interval, if that may be above it.
+    #[inline]
+    pub(super) fn set_ceiling(&mut self, ceiling: u128) -> Option<u128> {
+        self.ceiling = self.right.lo.min(ceiling);
+        (self.ceiling < self.left.lo).then_some(self.ceiling)
     }
 
     /// How long a cycle is, is settled.
@@ -255,10 +272,12 @@ impl Interval {
         self.cycle = cycle;
     }
 
-    /// What its times come down to; none if time passed that nothing accounts for, or if it does not fit.
+    /// What its times come down to; none if time passed that nothing accounts for, if its packets contradict
+    /// each other, or if it does not fit.
     pub(super) fn lines(&self, unseen: u64, conversion: TscClock) -> Option<Lines> {
         let (Anchor { lo: start, hi: left_hi, .. }, right, all) = (self.left, self.right, self.all);
-        if self.stalls {
+        let ceiling = self.ceiling;
+        if self.stalls || self.contradicts(unseen) {
             return None;
         }
         let origin = ticks::floor(start.checked_sub(ROOM.into())?);
@@ -267,11 +286,12 @@ impl Interval {
         let fits = |ticks: Option<u64>| ticks.is_some_and(|ticks| ticks < ROOM);
         let longest = all.most.checked_add(unseen)?.checked_mul(cycle.high.max(1));
         let is_near = |at: u128| at >= from && at - from < (2 * ROOM).into();
-        if !fits(longest) || ![left_hi, right.lo, right.best, right.hi].into_iter().all(is_near) {
+        if !fits(longest) || ![left_hi, right.lo, right.best, right.hi, ceiling].into_iter().all(is_near) {
             return None;
         }
-        let [left_lo, left, left_hi, right_lo, right, right_hi] =
-            [start, self.left.best, left_hi, right.lo, right.best, right.hi].map(|at| (at - from) as i64);
+        let [left_lo, left, left_hi, right_lo, right, right_hi, ceiling] =
+            [start, self.left.best, left_hi, right.lo, right.best, right.hi, ceiling]
+                .map(|at| (at - from) as i64);
         let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
         let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
@@ -291,7 +311,7 @@ impl Interval {
             hi: right_hi,
             hi_and_short: bound(right_hi + slack - least * low, FAR),
             hi_and_long: FAR,
-            right_lo,
+            ceiling,
             point: left,
             span: span as u64,
             shares: NonZeroU64::new(shares)?,
@@ -409,12 +429,21 @@ impl Interval {
         EventTime { lo: ns(lo), point: ns(point), hi: conversion.to_ns(ticks::ceil(hi)) }
     }
 
-    /// The bounds of a slot `since` after the left anchor. The lower one is not above that of the right
-    /// anchor: what follows starts from that, and bounds must not depend on which events are asked for before
-    /// it.
+    /// The bounds of a slot `since` after the left anchor. The lower one is not below that of a slot before
+    /// it: so a contradiction widens the whole interval.
     fn bounds(&self, since: Span, unseen: u64) -> (u128, u128) {
-        let (lo, hi) = self.bounds_by_cycles(since, unseen);
-        (lo.min(self.right.lo), hi)
+        let (lo, hi) = match self.contradicts(unseen) {
+            true => self.bounds_of_either(since, unseen),
+            false => self.bounds_by_cycles(since, unseen),
+        };
+        (lo.min(self.ceiling), hi)
+    }
+
+    /// The bounds of a slot `since` after the left anchor where an anchor or the cycles are wrong: what
+    /// either says is possible.
+    fn bounds_of_either(&self, since: Span, unseen: u64) -> (u128, u128) {
+        let most = self.cycle.map(|cycle| self.left.hi + ticks::of(since.most + unseen, cycle.high));
+        (self.left.lo, self.right.hi.max(most.unwrap_or_default()))
     }
 
     /// The bounds of a slot `since` after the left anchor, with no regard to what follows.
@@ -433,8 +462,7 @@ impl Interval {
             let rest_max = ticks::of(all.most.saturating_sub(since.most), cycle.high);
             lo = lo.max(right.lo.saturating_sub(rest_max + slack));
         }
-        // Otherwise an anchor or the cycles are wrong: what either says is possible.
-        if lo <= hi { (lo, hi) } else { (left.lo, right.hi.max(most)) }
+        if lo <= hi { (lo, hi) } else { self.bounds_of_either(since, unseen) }
     }
 
     /// The estimate of a slot `since` after the left anchor, not later than that of the right anchor.
@@ -499,9 +527,11 @@ mod tests {
             let since = span(since.min(all.most), breaks.min(all_breaks));
             let regular = |since| interval.lines(2, clock).and_then(|lines| lines.of(since));
             let of_since = regular(since);
-            prop_assert_eq!(of_since.is_some(), !stalls && since.doubt.cycles == all.doubt.cycles);
-            if let Some(time) = of_since.and_then(|regular| regular.time(since.most)) {
-                prop_assert_eq!(time, interval.time(since, 2, clock));
+            let is_regular = !stalls && since.doubt.cycles == all.doubt.cycles && !interval.contradicts(2);
+            prop_assert_eq!(of_since.is_some(), is_regular);
+            let time = interval.time(since, 2, clock);
+            if let Some(regular) = of_since {
+                prop_assert_eq!(regular.time(since.most), time);
             }
             let first = since.least().max(straddle);
             let of_first = regular(since).filter(|_| first <= since.most);
@@ -510,12 +540,11 @@ mod tests {
                 for most in [first, first.midpoint(since.most), since.most] {
                     let [lo, point, hi] = [steady.lo(most), steady.point(most), steady.hi(most)];
                     let time = EventTime { lo, point, hi };
-                    prop_assert_eq!(Some(time), regular.time(most));
+                    prop_assert_eq!(time, regular.time(most));
                 }
             }
-            if let Some(regular) = regular(all) {
-                prop_assert_eq!(interval.contradicts(2), regular.time(all.most).is_none());
-            }
+            let later = span(since.most.midpoint(all.most), since.doubt.breaks);
+            prop_assert!(time.lo <= interval.time(later, 2, clock).lo);
         }
     }
 }

@@ -291,6 +291,30 @@ fn a_tsc_may_be_older_than_an_mtc_before_it() {
     }
 }
 
+/// What is asked for before a PSB changes nothing after it: there, bounds start anew from the TSC, which may
+/// be older.
+#[test]
+fn no_bound_before_a_psb_is_above_those_after_it() {
+    let mut clock = clock(true);
+    clock.cyc(1188);
+    clock.mtc(mtc(1));
+    clock.cyc(1198);
+    let before = clock.slot(0);
+    clock.cyc(2);
+    clock.mtc(mtc(2));
+    clock.cyc(6);
+    let between = clock.slot(0);
+    clock.tsc(1_001_990, true);
+    clock.tma(8015, 115);
+    clock.cyc(6);
+    let after = clock.slot(0);
+    clock.cyc(1188);
+    clock.mtc(mtc(3));
+    clock.finish(None);
+    let lo = [before, between, after].map(|slot| clock.times().at(slot).lo.0);
+    assert_eq!((lo.is_sorted(), lo[0], clock.errors), (true, 1_001_994, 0), "{lo:?}");
+}
+
 /// A TSC packet that is `lag` cycles old, 600 cycles after the MTC before it, in PSB+ or not; a slot 60
 /// cycles after it, an MTC at the 1200th cycle, and two more: the slot's time, in truth 1_001_550.
 fn slot_after_a_tsc(clock: &mut Clock, lag: u64, in_psb: bool) -> EventTime {

@@ -394,13 +394,28 @@ impl Timeline {
 
     /// All rules are final.
     pub(super) fn settle(&mut self) {
+        for last in self.waiting..self.parts.len() {
+            self.bound_before(last);
+        }
         self.waiting = self.parts.len();
+    }
+
+    /// Bounds the slots of part `last`, and of those before it, by the anchor that it ends with: that of a
+    /// PSB, which knows nothing of what was before, may begin earlier than the last one.
+    #[inline]
+    fn bound_before(&mut self, last: usize) {
+        let mut ceiling = u128::MAX;
+        for part in self.parts.iter_mut().take(last + 1).rev() {
+            let Rule::Between(interval) = &mut part.rule else { return };
+            let Some(lower) = interval.set_ceiling(ceiling) else { return };
+            ceiling = lower;
+        }
     }
 
     /// The rules of all slots before `slot` are.
     pub(super) fn is_settled(&self, slot: Slot) -> bool {
         let first = self.parts.get(self.waiting).map(|part| part.first);
-        first.is_none_or(|first| first >= slot || first >= self.open)
+        first.is_none_or(|first| first > slot || first >= self.open)
     }
 
     /// The slots from `first` on, which a part begins with, were not outside of this, whatever their rules
@@ -424,7 +439,7 @@ impl Timeline {
     pub(super) fn regular_time(&self, slot: Slot, near: &Near) -> Option<EventTime> {
         let regular = near.regular.as_ref().filter(|_| near.first <= slot && slot < near.end)?;
         let mark = self.marks.get(slot.0 as usize)?;
-        regular.time(near.since.most + u64::from(mark.most))
+        Some(regular.time(near.since.most + u64::from(mark.most)))
     }
 
     /// The time of what happened after `lo`, not after `slot`, which is a later one, and when `work`
