@@ -7,6 +7,7 @@
 pub mod agreement;
 pub mod child_rows;
 pub mod counted;
+pub mod dice;
 pub mod fixture;
 pub mod pipeline;
 mod ran;

@@ -19,17 +19,26 @@ use crate::render::runs::{FunctionRuns, Run};
 use crate::render::units::counted;
 use crate::{messages, row_calls};
 
-/// Whether a path has rows: a file of them, or a directory that `--save` has written.
-pub(crate) fn has_rows(path: &Path) -> bool {
-    is_rows_file(path) || path.is_dir() && !path.join("data").exists()
+/// Whether a path is more or less than a recording: a file of rows, or a directory of runs.
+pub(crate) fn is_of_runs(path: &Path) -> bool {
+    is_rows_file(path) || path.is_dir() && !is_recording_directory(path)
 }
 
 fn is_rows_file(path: &Path) -> bool {
     ["jsonl", "csv"].map(OsStr::new).map(Some).contains(&path.extension())
 }
 
+fn is_recording_directory(path: &Path) -> bool {
+    path.join("data").exists()
+}
+
+/// Whether an entry of a directory of runs is one of them.
+fn is_run(path: &Path) -> bool {
+    is_rows_file(path) || path.extension() == Some(OsStr::new("data")) || is_recording_directory(path)
+}
+
 /// The runs of each function that was asked for, or of each that was called: a directory has a run in each of
-/// its files of rows, any other path is a run. `command` is what they are for.
+/// its recordings and files of rows, any other path is a run. `command` is what they are for.
 ///
 /// # Errors
 /// One cannot be read, or does not have the function.
@@ -93,18 +102,18 @@ pub(crate) fn rows_of(path: &Path) -> Result<RowsFile> {
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
-        if !path.is_dir() || !has_rows(path) {
+        if !path.is_dir() || is_recording_directory(path) {
             files.push(path.clone());
             continue;
         }
         let context = || format!("cannot read {}", path.display());
         let entries = fs::read_dir(path).with_context(context)?.collect::<Result<Vec<_>, _>>();
         let entries = entries.with_context(context)?.into_iter().map(|entry| entry.path());
-        let mut of_directory: Vec<PathBuf> = entries.filter(|path| is_rows_file(path)).collect();
+        let mut of_directory: Vec<PathBuf> = entries.filter(|path| is_run(path)).collect();
         of_directory.sort();
         if of_directory.is_empty() {
-            let message =
-                format!("{}: no runs: neither .jsonl nor .csv, as --save writes them", path.display());
+            let path = path.display();
+            let message = format!("{path}: no runs: no .jsonl or .csv, as --save writes them, and no .data");
             return Err(failure(Exit::BadInput, message));
         }
         files.extend(of_directory);

@@ -199,7 +199,7 @@ fn what_cannot_be_repeated_or_compared_is_said() {
     std::fs::write(directory.join("bad.csv"), "id\n1\n").unwrap();
     for (words, code, says) in [
         (&["diff", "a.jsonl", "a.jsonl", "-f", "other"][..], 2, "no call of 'other' is in a.jsonl"),
-        (&["diff", "a.jsonl", "empty"], 4, "empty: no runs: neither .jsonl nor .csv"),
+        (&["diff", "a.jsonl", "empty"], 4, "empty: no runs: no .jsonl or .csv"),
         (&["diff", "a.jsonl", "bad.csv"], 4, "bad.csv: line 1: no row as report --rows writes it"),
         (&["diff", "a.jsonl", "none.csv"], 4, "none.csv: No such file"),
         (&["compare", "-f", "f", "--", "a"], 2, "compare takes two lines of a shell"),

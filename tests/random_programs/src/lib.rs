@@ -9,7 +9,6 @@
 pub mod assembly;
 
 pub mod check;
-pub mod dice;
 pub mod mode;
 pub mod program;
 pub mod run;

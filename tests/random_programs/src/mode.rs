@@ -1,9 +1,9 @@
 //! A random way of recording.
 
 use tracegen::Options;
+use truth_tests::dice::Dice;
 
 use crate::assembly::assembly;
-use crate::dice::Dice;
 use crate::program::{FunctionNumber, Program};
 
 /// How a run is recorded: options of `tracegen encode`.

@@ -3,7 +3,7 @@
 //! Functions call whatever there is, themselves included: fuel, which each entry takes one of, ends all
 //! recursion.
 
-use crate::dice::Dice;
+use truth_tests::dice::Dice;
 
 /// Index of a function in [`Program::functions`].
 pub type FunctionNumber = usize;

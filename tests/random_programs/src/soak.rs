@@ -6,9 +6,10 @@ use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::Mutex;
 
+use truth_tests::dice::Dice;
+
 use crate::assembly::symbols;
 use crate::check::{self, Checked};
-use crate::dice::Dice;
 use crate::mode::Mode;
 use crate::program::Program;
 use crate::run::{kept, run};

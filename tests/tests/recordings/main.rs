@@ -30,6 +30,7 @@ mod parts;
 mod perf_script_agrees;
 mod records_match_perf;
 mod regions;
+mod repeated_runs;
 mod rows_match_oracle;
 mod screen;
 mod short_calls;

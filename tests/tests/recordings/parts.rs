@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use truth_tests::dice::Dice;
 use truth_tests::{Fixture, fixture, fixtures_of, is_full_run, pipeline};
 
 /// Of each run of a full run, and of the recordings below: the function that is asked about.
@@ -71,16 +72,6 @@ fn parts(data: &Path, words: &[&str], of: u32, directory: &Path) -> Vec<PathBuf>
     (1..=of).map(part).collect()
 }
 
-/// A generator of numbers that are the same on each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
-
 /// Lays files together, some at a time, until at most `left` are left; in the order of the dice.
 fn laid_together(dice: &mut Dice, mut files: Vec<PathBuf>, left: usize, directory: &Path) -> Vec<PathBuf> {
     for number in 0.. {
@@ -116,7 +107,7 @@ fn check(dice: &mut Dice, data: &Path, words: &[&str], of: u32) {
 
 #[test]
 fn the_merge_of_all_parts_is_the_report() {
-    let mut dice = Dice(1);
+    let mut dice = Dice::new(1);
     for (name, function, of) in RECORDINGS {
         let Some(fixture) = fixture(name) else { continue };
         check(&mut dice, &fixture.data, &["-f", function], of);
@@ -137,7 +128,7 @@ fn all_recordings_in_any_number_of_parts() {
         println!("skipped: for the full run (FUNC_LATENCY_FULL=1)");
         return;
     }
-    let mut dice = Dice(2);
+    let mut dice = Dice::new(2);
     for (log, function) in FUNCTIONS {
         for Fixture { data, .. } in fixtures_of(log) {
             let any = 3 + dice.below(200) as u32;
@@ -154,7 +145,7 @@ fn neither_order_nor_brackets_matter() {
     let Some(fixture) = fixture("demo-cpu2-ovf") else { return };
     let directory = tempfile::tempdir().unwrap();
     let files = parts(&fixture.data, &["-f", "round_fn"], 9, directory.path());
-    let mut dice = Dice(3);
+    let mut dice = Dice::new(3);
     let mut all = |files: &[PathBuf]| {
         let left = laid_together(&mut dice, files.to_vec(), 1, directory.path());
         std::fs::read(&left[0]).unwrap()
@@ -284,7 +275,7 @@ fn a_damaged_part_says_so() {
         std::fs::write(&hurt, bytes).unwrap();
         refused(&["merge"], &[&hurt, &files[1]], 4)
     };
-    let mut dice = Dice(4);
+    let mut dice = Dice::new(4);
     for _ in 0..24 {
         let mut bytes = whole.clone();
         let at = 8 + dice.below(bytes.len() - 8);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use truth_tests::dice::Dice;
 use truth_tests::fixture;
 
 /// With losses, an IP filter, signals, exceptions, recursion, waits, calls that were not seen whole, a
@@ -71,16 +72,6 @@ fn the_report_of_one_is_that_of_its_recording() {
     }
 }
 
-/// A generator of numbers that are the same on each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
-
 /// Merges files two or three at a time, those that the dice choose, until one is left.
 fn merged(dice: &mut Dice, mut files: Vec<PathBuf>, directory: &Path) -> PathBuf {
     let mut number = 0;
@@ -112,7 +103,7 @@ fn neither_order_nor_brackets_matter() {
     let all = directory.path().join("all");
     let json = done(&["merge", "--format", "json"], &[&paths[..], &["--summary".as_ref(), &all]].concat());
     let expect = std::fs::read(&all).unwrap();
-    let mut dice = Dice(1);
+    let mut dice = Dice::new(1);
     for round in 0..8 {
         let merged = merged(&mut dice, files.clone(), directory.path());
         assert!(std::fs::read(&merged).unwrap() == expect, "round {round}");

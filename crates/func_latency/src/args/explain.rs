@@ -79,7 +79,7 @@ pub struct AnnotateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DiffArgs {
-    /// The recording that the other one is compared with, or rows of calls: a file, or a directory of --save
+    /// The recording that the other one is compared with, rows of calls, or a directory of runs
     #[arg(value_name = "A")]
     pub base: PathBuf,
     /// The recording whose calls take longer, or less

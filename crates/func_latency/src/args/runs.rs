@@ -14,7 +14,7 @@ use crate::render::compare::FailAbove;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct StatArgs {
-    /// Runs that were made before: recordings, rows of calls, directories of --save
+    /// Runs that were made before: recordings, rows of calls, directories of these
     #[arg(value_name = "RUN", conflicts_with_all = ["runs", "warmup", "program", "save"])]
     pub there: Vec<PathBuf>,
     /// How often.

@@ -38,6 +38,12 @@ impl Dice {
         from[self.below(from.len())]
     }
 
+    /// A number around 0, with a standard deviation of 1.
+    pub fn noise(&mut self) -> f64 {
+        let uniform = |bits: u64| (bits >> 11) as f64 / (1_u64 << 53) as f64;
+        (0..12).map(|_| uniform(self.bits())).sum::<f64>() - 6.0
+    }
+
     /// A seed for other dice.
     pub fn seed(&mut self) -> u64 {
         self.bits() >> 16
@@ -65,5 +71,9 @@ mod tests {
         assert!((0..1000).all(|_| dice.below(3) < 3 && dice.between(5, 5) == 5));
         assert!(!dice.percent(0) && dice.percent(100));
         assert_eq!(dice.below(0), 0);
+        let noise: Vec<f64> = (0..10_000).map(|_| dice.noise()).collect();
+        let mean_of = |numbers: &mut dyn Iterator<Item = f64>| numbers.sum::<f64>() / 10_000.0;
+        let (mean, square) = (mean_of(&mut noise.iter().copied()), mean_of(&mut noise.iter().map(|n| n * n)));
+        assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.05, "{mean} {square}");
     }
 }
