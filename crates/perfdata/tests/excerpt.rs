@@ -182,6 +182,30 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     assert_eq!(said, [(8, 8, 0), (16, 8, 0), (24, 4, 0)], "what was lost after it is not of the excerpt");
 }
 
+/// A payload of 17 bytes, which is padded, is cut in the middle of a word, and another one follows.
+#[test]
+fn no_payload_hides_a_part_of_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0.data");
+    let mut piece = Piece::new();
+    piece.known();
+    let new_from = piece.writer.position();
+    piece.trace(110, 0, &(0..17).chain([0; 7]).collect::<Vec<u8>>(), 0);
+    piece.trace(120, 17, &[17; 8], 0);
+    piece.finish(&path);
+    let file = File::open(&path).unwrap();
+    let trace = BTreeMap::from([(OWNER, AuxOffset(9)..AuxOffset(25))]);
+    let excerpt = Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false };
+    let mut out = Cursor::new(Vec::new());
+    write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
+    let bytes = out.into_inner();
+    let recording = parse(&bytes, Path::new("excerpt")).unwrap();
+    assert_eq!(recording.damage, None);
+    let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
+    let pieces: Vec<(u64, &[u8])> = buffer.pieces.iter().map(|piece| (piece.offset.0, piece.bytes)).collect();
+    assert_eq!(pieces, [(8, &[8, 9, 10, 11, 12, 13, 14, 15, 16][..]), (17, &[17; 8])]);
+}
+
 /// Tracing of thread 5 started on CPU 1, and once more when it came to CPU 0; 6 came to CPU 1 after it.  perf
 /// reads one ring after the other, so that what is later in a file may be earlier.
 #[test]

@@ -457,6 +457,9 @@ impl<W: Write + Seek> Copier<'_, W> {
         if from >= to {
             return Ok(());
         }
+        // A payload ends with up to seven bytes of padding, where the next one goes on: with as many again it
+        // would hide a whole word of that. So what is cut at the front is whole words.
+        let from = from - (from - offset) % WORD;
         let payload = item.at + item.size as u64 + (from - offset);
         let payload = bytes::at(file, payload, to - from).unwrap_or_default();
         let padding = (to - from).next_multiple_of(WORD) - (to - from);
