@@ -39,7 +39,7 @@ use crystal::{Crystal, Mtc};
 pub(crate) use cycles::SlotCycles;
 use range::Range;
 use span::{Doubt, Span};
-pub(crate) use timeline::TimelineRoom;
+pub(crate) use timeline::{PassedCycles, TimelineRoom};
 use timeline::{Rule, Timeline};
 pub(crate) use times::Times;
 
@@ -177,7 +177,12 @@ impl Clock {
 
     /// All times; final once [`Self::finish`] was called.
     pub(crate) fn times(&self) -> Times<'_> {
-        Times::new(&self.timeline)
+        Times::new(&self.timeline, None)
+    }
+
+    /// The times of all slots; and the cycles up to there, where there are CYC packets.
+    pub(crate) fn times_with_cycles(&self) -> Times<'_> {
+        Times::new(&self.timeline, self.has_cyc.then_some(self.cyc_threshold))
     }
 
     /// The next slot that is made.

@@ -10,7 +10,7 @@ use model::{
 
 use crate::block::BlockId;
 use crate::clock::{Clock, Slot, Times};
-use crate::effects::{Edge, EdgeId, Effects, ReturnSite, Role};
+use crate::effects::{Edge, EdgeId, Effects, Role};
 use crate::owner::Running;
 use crate::prune::Pruner;
 use crate::record::{Edges, Record, What};
@@ -250,7 +250,7 @@ impl<W: Work> Output<W> {
         let mut ends: Vec<_> = stretches.iter().map(|next| (next.first, next.work)).skip(1).collect();
         ends.push((self.kept.len(), work));
         let last = stretches.len();
-        let mut times = clock.times();
+        let mut times = if W::COUNTS { clock.times_with_cycles() } else { clock.times() };
         let bounds = std::mem::take(&mut self.bounds);
         let mut counting = W::COUNTS.then(|| Counting::new(clock, bounds));
         for (number, (begun, (end, end_work))) in (1..).zip(stretches.iter_mut().zip(ends)) {
@@ -339,11 +339,20 @@ impl<W: Work> Output<W> {
                 if !matches!(event, TraceEvent::Branch(_)) {
                     *event = NOTHING;
                 }
+                let (slots, work) = ((record.lo, slot_of(record, edge)), record.work.plus(edge.work));
+                let mut cycles = None;
+                // Piece by piece: a copy of just written bytes costs a processor much.
                 if let TraceEvent::Branch(event) = event {
-                    branch(times, record, (edge, transfer, site), event);
+                    event.at = record.at;
+                    event.transfer = *transfer;
+                    if let (Some(site), Transfer::Branch { to, .. }) = (site, &mut event.transfer) {
+                        *to = site.to;
+                    }
+                    (event.time, cycles) =
+                        times.between_with_cycles(slots.0, slots.1, work.timed_instructions());
                     in_order &= is_after(event.time);
                 }
-                counters.pass(event, (record.lo, slot_of(record, edge)), record.work.plus(edge.work));
+                counters.pass(event, slots, work, cycles);
                 count += 1;
                 if edge.is_last || is_pruned {
                     break;
@@ -404,23 +413,6 @@ fn place(events: &mut Vec<TraceEvent>, number: usize) -> &mut TraceEvent {
         events.push(NOTHING);
     }
     &mut events[number]
-}
-
-/// Makes an event in its place, piece by piece: a copy of just written bytes costs a processor much.
-#[inline(always)]
-fn branch<W: Work>(
-    times: &mut Times<'_>,
-    record: &Record<W>,
-    (edge, transfer, site): (&Edge<W>, &Transfer, Option<&ReturnSite>),
-    event: &mut BranchEvent,
-) {
-    event.transfer = *transfer;
-    if let (Some(site), Transfer::Branch { to, .. }) = (site, &mut event.transfer) {
-        *to = site.to;
-    }
-    let slot = slot_of(record, edge);
-    event.at = record.at;
-    event.time = times.between(record.lo, slot, record.work.plus(edge.work).timed_instructions());
 }
 
 /// The packet that a branch of a record was not after.

@@ -89,71 +89,50 @@ impl Work for InstructionCount {
 /// Instructions and branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
+    executed: ExecutedSince,
     /// What shares out the time: of user and kernel code.
     timed_instructions: u32,
-    instructions: u32,
-    kernel_instructions: u32,
-    conditional_branches: u32,
-    indirect_branches: u32,
-    calls: u32,
-    gaps: u32,
-    kernel_gaps: u32,
 }
 
 impl Work for Tally {
     const COUNTS: bool = true;
-    const NONE: Self = Self {
-        timed_instructions: 0,
-        instructions: 0,
-        kernel_instructions: 0,
-        conditional_branches: 0,
-        indirect_branches: 0,
-        calls: 0,
-        gaps: 0,
-        kernel_gaps: 0,
-    };
+    const NONE: Self = Self::of(ExecutedSince::NONE);
 
     fn of_block(block: &Block) -> Self {
         Self { timed_instructions: block.instructions, ..Self::of_last_block(block) }
     }
 
     fn of_last_block(block: &Block) -> Self {
-        let straight = Self::straight(block, block.instructions);
+        let straight = straight(block, block.instructions);
         if block.start.ip.is_kernel() {
-            return straight;
+            return Self::of(straight);
         }
         let is = |yes: bool| u32::from(yes);
         let end = block.terminator;
-        Self {
+        Self::of(ExecutedSince {
             conditional_branches: is(matches!(end, Terminator::Conditional { .. })),
             indirect_branches: is(matches!(end, Terminator::IndirectJump | Terminator::IndirectCall)),
             calls: is(matches!(end, Terminator::Call { .. } | Terminator::IndirectCall)),
             ..straight
-        }
+        })
     }
 
     fn of_interrupted_block(block: &Block, code: &dyn CodeSource, ip: Avma) -> Self {
-        Self::straight(block, block.instructions_before(code, ip))
+        Self::of(straight(block, block.instructions_before(code, ip)))
     }
 
     fn unknown(in_kernel: bool) -> Self {
-        match in_kernel {
-            true => Self { kernel_gaps: 1, ..Self::NONE },
-            false => Self { gaps: 1, ..Self::NONE },
-        }
+        Self::of(match in_kernel {
+            true => ExecutedSince { kernel_gaps: 1, ..ExecutedSince::NONE },
+            false => ExecutedSince { gaps: 1, ..ExecutedSince::NONE },
+        })
     }
 
     #[inline]
     fn plus(self, other: Self) -> Self {
         Self {
+            executed: self.executed.plus(&other.executed),
             timed_instructions: self.timed_instructions.wrapping_add(other.timed_instructions),
-            instructions: self.instructions.wrapping_add(other.instructions),
-            kernel_instructions: self.kernel_instructions.wrapping_add(other.kernel_instructions),
-            conditional_branches: self.conditional_branches.wrapping_add(other.conditional_branches),
-            indirect_branches: self.indirect_branches.wrapping_add(other.indirect_branches),
-            calls: self.calls.wrapping_add(other.calls),
-            gaps: self.gaps.wrapping_add(other.gaps),
-            kernel_gaps: self.kernel_gaps.wrapping_add(other.kernel_gaps),
         }
     }
 
@@ -164,29 +143,21 @@ impl Work for Tally {
 
     #[inline]
     fn since(self, earlier: Self) -> ExecutedSince {
-        self.executed().since(&earlier.executed())
+        self.executed.since(&earlier.executed)
     }
 }
 
 impl Tally {
-    #[inline]
-    fn executed(self) -> ExecutedSince {
-        ExecutedSince {
-            instructions: self.instructions,
-            kernel_instructions: self.kernel_instructions,
-            conditional_branches: self.conditional_branches,
-            indirect_branches: self.indirect_branches,
-            calls: self.calls,
-            gaps: self.gaps,
-            kernel_gaps: self.kernel_gaps,
-        }
+    /// Of code that shares out no time.
+    const fn of(executed: ExecutedSince) -> Self {
+        Self { executed, timed_instructions: 0 }
     }
+}
 
-    /// Instructions of a block without the branch at its end.
-    fn straight(block: &Block, instructions: u32) -> Self {
-        match block.start.ip.is_kernel() {
-            true => Self { kernel_instructions: instructions, ..Self::NONE },
-            false => Self { instructions, ..Self::NONE },
-        }
+/// Instructions of a block without the branch at its end.
+fn straight(block: &Block, instructions: u32) -> ExecutedSince {
+    match block.start.ip.is_kernel() {
+        true => ExecutedSince { kernel_instructions: instructions, ..ExecutedSince::NONE },
+        false => ExecutedSince { instructions, ..ExecutedSince::NONE },
     }
 }

@@ -28,6 +28,32 @@ pub struct ExecutedSince {
 }
 
 impl ExecutedSince {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        instructions: 0,
+        kernel_instructions: 0,
+        conditional_branches: 0,
+        indirect_branches: 0,
+        calls: 0,
+        gaps: 0,
+        kernel_gaps: 0,
+    };
+
+    /// What was executed with `later`, too.
+    #[inline]
+    #[must_use]
+    pub fn plus(&self, later: &Self) -> Self {
+        Self {
+            instructions: self.instructions.wrapping_add(later.instructions),
+            kernel_instructions: self.kernel_instructions.wrapping_add(later.kernel_instructions),
+            conditional_branches: self.conditional_branches.wrapping_add(later.conditional_branches),
+            indirect_branches: self.indirect_branches.wrapping_add(later.indirect_branches),
+            calls: self.calls.wrapping_add(later.calls),
+            gaps: self.gaps.wrapping_add(later.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_add(later.kernel_gaps),
+        }
+    }
+
     /// What was executed since `earlier` in the same stretch.
     #[inline]
     #[must_use]

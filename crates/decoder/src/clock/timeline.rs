@@ -106,9 +106,24 @@ pub(super) struct Near {
     regular: Option<Regular>,
     /// If that is steady.
     steady: Option<Steady>,
+    /// What the cycles of the slots count from, if that is asked for.
+    cycles: Option<CyclesNear>,
 }
 
 impl Near {
+    /// Of slots whose cycles are asked for, too.
+    pub(super) fn with_cycles() -> Self {
+        Self { cycles: Some(CyclesNear::default()), ..Self::default() }
+    }
+
+    /// Cycles of the segment, by those of the run: lower bound, estimate, upper bound.
+    #[inline(always)]
+    pub(super) fn of_segment(&self, of_run: [u64; 3]) -> Option<PassedCycles> {
+        let CyclesNear { before, rate, .. } = self.cycles.as_ref()?;
+        let [first, point, last] = of_run.map(|cycles| before.wrapping_add(cycles));
+        Some(PassedCycles { first, point, last, bus: rate.bus_at(point) })
+    }
+
     /// All its slots are before this one.
     pub(super) fn is_before(&self, slot: Slot) -> bool {
         self.end <= slot
@@ -139,6 +154,17 @@ impl BusRate {
         let more = u128::from(cycles.saturating_sub(self.cycles)) * u128::from(self.per_cycle);
         self.bus.wrapping_add((more >> SHIFT) as u64)
     }
+}
+
+/// Cycles of the segment, up to an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PassedCycles {
+    /// At least; estimate; at most.
+    pub(crate) first: u64,
+    pub(crate) point: u64,
+    pub(crate) last: u64,
+    /// What the estimate is of the bus clock.
+    pub(crate) bus: u64,
 }
 
 /// Slots that count cycles from the same one.
@@ -443,10 +469,17 @@ impl Timeline {
     }
 
     /// The time of what happened after `lo`, not after `slot`, which is a later one, and when `work`
-    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there. None,
-    /// too, if it happened before the last slot of those between.
+    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there; and the
+    /// cycles of the run: lower bound, estimate, upper bound. None, too, if it happened before the last slot
+    /// of those between.
     #[inline(always)]
-    pub(super) fn steady_between(&self, lo: Slot, slot: Slot, work: u32, near: &Near) -> Option<EventTime> {
+    pub(super) fn steady_between(
+        &self,
+        lo: Slot,
+        slot: Slot,
+        work: u32,
+        near: &Near,
+    ) -> Option<(EventTime, [u64; 3])> {
         let steady = near.steady.as_ref().filter(|_| near.first <= lo && slot < near.end)?;
         let slots = self.marks.get(lo.0 as usize..slot.0 as usize + 1)?;
         let [.., before, last] = slots else { return None };
@@ -455,14 +488,16 @@ impl Timeline {
             return None;
         }
         let (lo, hi) = (steady.lo(since(first)), steady.hi(since(last)));
-        let end = steady.point(since(last));
-        let point =
-            if progress::passed_since(work, before.work) < progress::passed_since(last.work, before.work) {
-                progress::share((before.work, steady.point(since(before))), (last.work, end), work)
-            } else {
-                end
-            };
-        Some(EventTime { lo, point: point.max(lo).min(hi), hi })
+        let (mut point, mut cycles) = (steady.point(since(last)), last.most);
+        let done = progress::passed_since(work, before.work);
+        if done < progress::passed_since(last.work, before.work) {
+            point = progress::share((before.work, steady.point(since(before))), (last.work, point), work);
+            let span = u64::from(last.most.wrapping_sub(before.most));
+            let passed = progress::part(span, (before.work, last.work), work);
+            cycles = before.most.wrapping_add(passed as u32);
+        }
+        let time = EventTime { lo, point: point.max(lo).min(hi), hi };
+        Some((time, [first.most, cycles, last.most].map(u64::from)))
     }
 
     /// The time of a slot; none if there is no such slot, or no part has it. `near`: where it may be, and
@@ -487,6 +522,11 @@ impl Timeline {
         let Run { most, doubt, .. } = *self.runs.get(run)?;
         if slot < first || slot >= end {
             return None;
+        }
+        let (mut first, mut end) = (first, end);
+        if let Some(cycles) = &mut near.cycles {
+            self.find_cycles(slot, cycles);
+            (first, end) = (first.max(cycles.first), end.min(cycles.end));
         }
         let last = self.marks().get(end.0.checked_sub(1)? as usize).or(self.marks().last())?;
         let last = Span { most: most + u64::from(last.most), doubt };

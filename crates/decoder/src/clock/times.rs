@@ -4,7 +4,7 @@ use model::{EventTime, Ns};
 
 use super::Slot;
 use super::progress::{self, Progress};
-use super::timeline::{Near, Timeline};
+use super::timeline::{Near, PassedCycles, Timeline};
 
 /// The number of kept times; the slots of one event are neighbours, and so are those of the next.
 const RECENT: usize = 8;
@@ -26,10 +26,14 @@ pub(crate) struct Times<'a> {
     /// there.
     near: Near,
     before: Near,
+    /// Fewer cycles may have passed since the last CYC packet.
+    threshold: u64,
 }
 
 impl<'a> Times<'a> {
-    pub(super) fn new(timeline: &'a Timeline) -> Self {
+    /// With cycles, too, if it is said how many may pass without a CYC packet.
+    pub(super) fn new(timeline: &'a Timeline, threshold: Option<u64>) -> Self {
+        let near = if threshold.is_some() { Near::with_cycles() } else { Near::default() };
         Self {
             timeline,
             progress: Progress(timeline.marks()),
@@ -37,8 +41,9 @@ impl<'a> Times<'a> {
             lo: [Ns(0); RECENT],
             point: [Ns(0); RECENT],
             hi: [Ns(0); RECENT],
-            near: Near::default(),
-            before: Near::default(),
+            before: near.clone(),
+            near,
+            threshold: threshold.unwrap_or_default(),
         }
     }
 
@@ -82,15 +87,28 @@ impl<'a> Times<'a> {
     /// same slot twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
+        self.between_with_cycles(lo, slot, work).0
+    }
+
+    /// [`Self::between`], and the cycles up to there where they are asked for and as soon known as the time.
+    #[inline(always)]
+    pub(crate) fn between_with_cycles(
+        &mut self,
+        lo: Slot,
+        slot: Slot,
+        work: u32,
+    ) -> (EventTime, Option<PassedCycles>) {
         // `lo == slot` where tracing starts or ends: that time is not asked for again soon, and not kept.
-        let known = match lo == slot {
-            true => self.timeline.regular_time(slot, &self.near),
-            false => self.timeline.steady_between(lo, slot, work, &self.near),
-        };
-        match known {
-            Some(time) => time,
-            None => self.work_out_between(lo, slot, work),
+        if lo == slot {
+            if let Some(time) = self.timeline.regular_time(slot, &self.near) {
+                return (time, None);
+            }
+        } else if let Some((time, cycles)) = self.timeline.steady_between(lo, slot, work, &self.near) {
+            let passed = self.near.of_segment(cycles);
+            let threshold = self.threshold;
+            return (time, passed.map(|passed| PassedCycles { last: passed.last + threshold, ..passed }));
         }
+        (self.work_out_between(lo, slot, work), None)
     }
 
     #[inline(never)]

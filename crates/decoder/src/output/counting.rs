@@ -9,7 +9,7 @@
 use model::{BranchEvent, Counters, CountersSince, Cycles, ExecutedSince, TraceEvent, Transfer};
 
 use super::Bounds;
-use crate::clock::{Clock, Slot, SlotCycles};
+use crate::clock::{Clock, PassedCycles, Slot, SlotCycles};
 use crate::work::Work;
 
 /// Where an event is: after one packet and not after another, and after how many instructions of the segment.
@@ -37,6 +37,10 @@ pub(super) struct Counting<'a> {
     after_loss: u64,
     /// Branches up to here only count cycles: user code is traced, and nothing was lost shortly before.
     plain_until: Slot,
+    /// And from these cycles of the segment on.
+    plain_from: u64,
+    /// What the stretch's cycles there, and those of the bus clock, are more than the segment's; wrapping.
+    plain: (u64, u64),
     /// Up to where it was traced last: cycles counted in the stretch, and those of the bus clock.
     before: (u64, u64),
     unsure: u64,
@@ -49,9 +53,6 @@ pub(super) struct Counting<'a> {
     unrated: u32,
     met_gap: bool,
 }
-
-/// Where in a segment an event is: cycles, and what its estimate is of the bus clock.
-type At = ([u64; 3], u64);
 
 impl<'a> Counting<'a> {
     /// The counting of a segment.
@@ -67,6 +68,8 @@ impl<'a> Counting<'a> {
             on_since: bounds.begins_in_code.then_some((0, 0)),
             after_loss: 0,
             plain_until: Slot(0),
+            plain_from: 0,
+            plain: (0, 0),
             before: (0, 0),
             unsure: 0,
             last: 0,
@@ -82,26 +85,24 @@ impl<'a> Counting<'a> {
     fn set_plain_until(&mut self) {
         let is_plain = self.cycles.is_some() && self.on_since.is_some() && self.after_loss == 0;
         self.plain_until = if is_plain { self.end } else { Slot(0) };
+        let (since, bus_since) = self.on_since.unwrap_or_default();
+        self.plain_from = since;
+        self.plain = (self.before.0.wrapping_sub(since), self.before.1.wrapping_sub(bus_since));
     }
 
-    /// Fast path of [`Self::pass`] for a branch with traced user code before and after it: most are such.
-    /// `None`: the event is not known to be one.
+    /// An event that only counts cycles: a branch with traced user code before and after it. Most are such.
     #[inline(always)]
-    fn pass_plainly(&mut self, event: &TraceEvent, position: Position) -> Option<Cycles> {
-        let Position { lo, slot, instructions } = position;
-        if slot >= self.plain_until || !is_branch(event) {
-            return None;
-        }
-        let (since, bus_since) = self.on_since?;
-        let ([first, at, last], bus) = self.cycles.as_ref()?.near_between(lo, slot, instructions)?;
+    fn is_plain(&self, event: &TraceEvent, slot: Slot, at: &PassedCycles) -> bool {
         // The packet before it may be one from before user code was traced.
-        if first < since {
-            return None;
-        }
-        self.last = at;
-        let [lo, point, hi] = [first, at, last].map(|at| at.wrapping_sub(since).wrapping_add(self.before.0));
-        let bus = bus.saturating_sub(bus_since).wrapping_add(self.before.1);
-        Some(self.counted(lo, point, hi, bus))
+        slot < self.plain_until && at.first >= self.plain_from && is_branch(event)
+    }
+
+    /// [`Self::pass`] for such an event.
+    #[inline(always)]
+    fn pass_plain(&mut self, PassedCycles { first, point, last, bus }: PassedCycles) -> Cycles {
+        self.last = point;
+        let [lo, point, hi] = [first, point, last].map(|at| at.wrapping_add(self.plain.0));
+        self.counted(lo, point, hi, bus.wrapping_add(self.plain.1))
     }
 
     /// The cycles at the next event of the stretch, which may switch user code on or off. Without CYC packets
@@ -111,19 +112,22 @@ impl<'a> Counting<'a> {
         let Position { lo, slot, instructions } = position;
         let at = match event {
             TraceEvent::Branch(_) if slot >= self.end => {
-                let all = [cycles.at(lo).min(self.all), self.all, self.all.saturating_add(self.next_cyc)];
-                (all, cycles.bus_at(self.all))
+                let (point, last) = (self.all, self.all.saturating_add(self.next_cyc));
+                PassedCycles { first: cycles.at(lo).min(point), point, last, bus: cycles.bus_at(point) }
             }
             TraceEvent::Branch(_) => cycles.between(lo, slot, instructions),
             // Where it begins is no packet's: as far as anything was counted.
-            TraceEvent::Gap(_) => self.on_since.map_or_else(At::default, |(since, bus)| ([since; 3], bus)),
+            TraceEvent::Gap(_) => {
+                let (since, bus) = self.on_since.unwrap_or_default();
+                PassedCycles { first: since, point: since, last: since, bus }
+            }
         };
-        self.last = at.0[1];
+        self.last = at.point;
         let (before, since) = self.on_since.map_or((self.before.0, u64::MAX), |on| (self.before.0, on.0));
-        let [lo, point, mut hi] = at.0.map(|at| before + at.saturating_sub(since));
-        let bus = self.before.1 + self.on_since.map_or(0, |(_, since)| at.1.saturating_sub(since));
+        let [lo, point, mut hi] = [at.first, at.point, at.last].map(|at| before + at.saturating_sub(since));
+        let bus = self.before.1 + self.on_since.map_or(0, |(_, since)| at.bus.saturating_sub(since));
         if self.after_loss > 0 {
-            if at.0[0] < since {
+            if at.first < since {
                 hi = hi.saturating_add(self.after_loss);
             } else {
                 self.unsure += std::mem::take(&mut self.after_loss);
@@ -149,8 +153,8 @@ impl<'a> Counting<'a> {
 
     /// Tracing starts, ends or is lost at an event, which is at these cycles of the segment.
     #[inline(never)]
-    fn switch(&mut self, event: &TraceEvent, slot: Slot, at: At, counted: (u64, u64)) {
-        let ([first, at, last], bus) = at;
+    fn switch(&mut self, event: &TraceEvent, slot: Slot, at: PassedCycles, counted: (u64, u64)) {
+        let PassedCycles { first, point: at, last, bus } = at;
         let width = last.saturating_sub(first);
         match event {
             TraceEvent::Branch(BranchEvent { transfer: Transfer::Start { to, after_gap }, .. }) => {
@@ -211,8 +215,8 @@ impl<'a> Counting<'a> {
 
 /// Takes note of the events of a stretch as they are made.
 pub(super) trait PassEvents<W> {
-    /// The next event, the slots that it is between, and the work up to it.
-    fn pass(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
+    /// The next event, the slots that it is between, the work up to it, and the cycles if they are known.
+    fn pass(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W, cycles: Option<PassedCycles>);
 
     /// [`Self::pass`] for an event that is no branch of an effect.
     fn pass_other(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W);
@@ -223,7 +227,7 @@ pub(super) struct NoCounters;
 
 impl<W> PassEvents<W> for NoCounters {
     #[inline(always)]
-    fn pass(&mut self, _: &TraceEvent, _: (Slot, Slot), _: W) {}
+    fn pass(&mut self, _: &TraceEvent, _: (Slot, Slot), _: W, _: Option<PassedCycles>) {}
 
     #[inline(always)]
     fn pass_other(&mut self, _: &TraceEvent, _: (Slot, Slot), _: W) {}
@@ -239,12 +243,13 @@ pub(super) struct AtEvents<'c, 'a, W> {
 
 impl<W: Work> PassEvents<W> for AtEvents<'_, '_, W> {
     #[inline(always)]
-    fn pass(&mut self, event: &TraceEvent, (lo, slot): (Slot, Slot), work: W) {
-        let position = Position { lo, slot, instructions: work.timed_instructions() };
-        let executed = work.since(self.begin);
-        match self.counting.pass_plainly(event, position) {
-            Some(cycles) => self.counters.push(CountersSince { executed, cycles }),
-            None => self.pass_other(event, (lo, slot), work),
+    fn pass(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W, cycles: Option<PassedCycles>) {
+        match cycles {
+            Some(cycles) if self.counting.is_plain(event, slots.1, &cycles) => {
+                let (executed, cycles) = (work.since(self.begin), self.counting.pass_plain(cycles));
+                self.counters.push(CountersSince { executed, cycles });
+            }
+            _ => self.pass_other(event, slots, work),
         }
     }
 
