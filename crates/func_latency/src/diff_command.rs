@@ -32,7 +32,7 @@ pub(crate) fn run(args: DiffArgs) -> Result<Exit> {
         return compare_command::tell(&base, &these, format, fail.fail_above());
     }
     let these = these.context("there is no B")?;
-    if [&base, &these].into_iter().any(|path| runs_there::is_of_runs(path)) {
+    if [&base, &these].into_iter().any(|path| runs_there::holds_runs(path)) {
         return compare_command::of_paths([&base, &these], &calls, format, fail.fail_above());
     }
     of_recordings(&DiffConfig::new([base, these], &calls, format, fail.fail_above())?)

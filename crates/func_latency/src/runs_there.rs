@@ -19,8 +19,8 @@ use crate::render::runs::{FunctionRuns, Run};
 use crate::render::units::counted;
 use crate::{messages, row_calls};
 
-/// Whether a path is more or less than a recording: a file of rows, or a directory of runs.
-pub(crate) fn is_of_runs(path: &Path) -> bool {
+/// Whether a path is a file of rows or a directory of runs, and not a single recording.
+pub(crate) fn holds_runs(path: &Path) -> bool {
     is_rows_file(path) || path.is_dir() && !is_recording_directory(path)
 }
 
@@ -32,13 +32,14 @@ fn is_recording_directory(path: &Path) -> bool {
     path.join("data").exists()
 }
 
-/// Whether an entry of a directory of runs is one of them.
-fn is_run(path: &Path) -> bool {
-    is_rows_file(path) || path.extension() == Some(OsStr::new("data")) || is_recording_directory(path)
+/// Whether an entry of a directory of runs is a recording.
+fn is_recording(path: &Path) -> bool {
+    path.is_file() && path.extension() == Some(OsStr::new("data")) || is_recording_directory(path)
 }
 
 /// The runs of each function that was asked for, or of each that was called: a directory has a run in each of
-/// its recordings and files of rows, any other path is a run. `command` is what they are for.
+/// its files of rows, or else in each of its recordings; any other path is a run. `command` is what they are
+/// for.
 ///
 /// # Errors
 /// One cannot be read, or does not have the function.
@@ -109,7 +110,12 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let context = || format!("cannot read {}", path.display());
         let entries = fs::read_dir(path).with_context(context)?.collect::<Result<Vec<_>, _>>();
         let entries = entries.with_context(context)?.into_iter().map(|entry| entry.path());
-        let mut of_directory: Vec<PathBuf> = entries.filter(|path| is_run(path)).collect();
+        let (mut of_directory, others): (Vec<PathBuf>, Vec<PathBuf>) =
+            entries.partition(|path| is_rows_file(path));
+        // Rows beside recordings are theirs: each run counts once.
+        if of_directory.is_empty() {
+            of_directory.extend(others.into_iter().filter(|path| is_recording(path)));
+        }
         of_directory.sort();
         if of_directory.is_empty() {
             let path = path.display();

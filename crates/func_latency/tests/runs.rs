@@ -187,6 +187,14 @@ fn recordings_and_rows_are_runs() {
         assert_eq!(of_recording[key], of_rows[key], "{key}");
     }
     assert_eq!((&of_rows["name"], &of_rows["calls"]), (&"calls.csv".into(), &2.into()));
+    // A directory of both has each run once.
+    std::fs::create_dir(directory.join("runs")).unwrap();
+    std::fs::copy(directory.join("perf.data"), directory.join("runs/1.data")).unwrap();
+    let of_directory = json(&directory, &["stat", "runs", "-f", "f"], 0);
+    assert_eq!(of_directory["functions"][0]["runs"][0]["sum_ns"], of_recording["sum_ns"]);
+    std::fs::copy(directory.join("calls.csv"), directory.join("runs/1.csv")).unwrap();
+    let of_both = json(&directory, &["stat", "runs", "-f", "f"], 0);
+    assert_eq!(of_both["functions"][0]["runs"].as_array().unwrap().len(), 1, "{of_both:#}");
     let (_, said) = check(&directory, &["stat", "perf.data", "calls.csv"], 2);
     assert!(said.contains("which function? Name it with -f FUNC"), "{said}");
 }
