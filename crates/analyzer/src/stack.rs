@@ -101,7 +101,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// How its call ends that ends like this: where it was found running, the start is open.
+    /// The status of its call, which ends with `end`: of one that was found running the start is open.
     #[inline(always)]
     pub(crate) fn status_at(&self, end: Status) -> Status {
         if self.kind == FrameKind::Found { Status::OpenStart } else { end }

@@ -457,8 +457,8 @@ impl<W: Write + Seek> Copier<'_, W> {
         if from >= to {
             return Ok(());
         }
-        // A payload ends with up to seven bytes of padding, where the next one goes on: with as many again it
-        // would hide a whole word of that. So what is cut at the front is whole words.
+        // The payload may end with up to seven bytes of padding, which lie over the next payload. As many
+        // again would make a whole word, which a reader takes for damage. So the front is cut at a word.
         let from = from - (from - offset) % WORD;
         let payload = item.at + item.size as u64 + (from - offset);
         let payload = bytes::at(file, payload, to - from).unwrap_or_default();

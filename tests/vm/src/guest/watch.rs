@@ -69,7 +69,8 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
         let opened = Command::new(vm.func_latency()).arg(command).arg("-i").arg(capture).output()?;
         let text = String::from_utf8_lossy(&opened.stdout);
         let said = String::from_utf8_lossy(&opened.stderr);
-        ensure!(opened.status.success() && text.contains(&expected), "{}: {text}{said}", opened.status);
+        let is_shown = opened.status.success() && text.contains(&expected);
+        ensure!(is_shown, "{about}: {}: {text}{said}; of all {announced:?}", opened.status);
         by_hand += usize::from(about["trigger"] == "SIGUSR2");
     }
     ensure!(by_hand == 1, "{by_hand} of the captures that are kept are for SIGUSR2, not 1: {announced:?}");

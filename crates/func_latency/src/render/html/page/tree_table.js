@@ -115,10 +115,10 @@ function treeTable(view, change) {
   return made;
 }
 
-/** What the style sheet takes from a tree that has too little room, one step after the other. */
+/** Steps in which the style sheet shrinks a tree that has too little room: each adds to those before. */
 const SHRUNK = ["tight", "few", "short"];
 
-/** The least that is left of a name, pixels. */
+/** The least width of a name with its indentation, pixels. */
 const NAME_MIN = 60;
 
 /** Shrinks the tree in `scroll` until its columns have room; it has to be in the page. */
