@@ -234,7 +234,7 @@ impl Clock {
         self.cyc_fresh = false;
     }
 
-    /// Nothing that may follow changes the times of the slots before `slot`.
+    /// Nothing that may follow changes the times of the slots before `slot`, nor of the part that has it.
     pub(crate) fn is_settled(&self, slot: Slot) -> bool {
         !self.has_cyc || self.timeline.is_settled(slot)
     }
@@ -435,6 +435,7 @@ impl Clock {
         self.timeline.settle();
         let (from, first) = self.packet.unwrap_or((Tsc(0), Slot(0)));
         self.timeline.bind(first, self.conversion.to_ns(from), self.ns_up(here.bounded(self.lag_cycle()).hi));
+        self.timeline.bound_before_slot(first, from);
         self.crystal.forget();
         self.anchor = Some(here);
         self.timeline.restart();

@@ -39,18 +39,18 @@ impl ExecutedSince {
         kernel_gaps: 0,
     };
 
-    /// What was executed with `later`, too.
+    /// The sum of both.
     #[inline]
     #[must_use]
-    pub fn plus(&self, later: &Self) -> Self {
+    pub fn plus(&self, other: &Self) -> Self {
         Self {
-            instructions: self.instructions.wrapping_add(later.instructions),
-            kernel_instructions: self.kernel_instructions.wrapping_add(later.kernel_instructions),
-            conditional_branches: self.conditional_branches.wrapping_add(later.conditional_branches),
-            indirect_branches: self.indirect_branches.wrapping_add(later.indirect_branches),
-            calls: self.calls.wrapping_add(later.calls),
-            gaps: self.gaps.wrapping_add(later.gaps),
-            kernel_gaps: self.kernel_gaps.wrapping_add(later.kernel_gaps),
+            instructions: self.instructions.wrapping_add(other.instructions),
+            kernel_instructions: self.kernel_instructions.wrapping_add(other.kernel_instructions),
+            conditional_branches: self.conditional_branches.wrapping_add(other.conditional_branches),
+            indirect_branches: self.indirect_branches.wrapping_add(other.indirect_branches),
+            calls: self.calls.wrapping_add(other.calls),
+            gaps: self.gaps.wrapping_add(other.gaps),
+            kernel_gaps: self.kernel_gaps.wrapping_add(other.kernel_gaps),
         }
     }
 

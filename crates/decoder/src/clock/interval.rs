@@ -36,9 +36,8 @@ pub(super) struct Interval {
     pub(super) narrowing: Option<bool>,
     /// How long a cycle is, once that is settled, if it is known.
     cycle: Option<Range>,
-    /// No slot's lower bound is above that of an anchor after it, which what follows starts from: the bounds
-    /// of an event must not depend on which events before it are asked for.
-    ceiling: u128,
+    /// The least lower bound of what follows the right anchor.
+    after: u128,
 }
 
 /// What most parts of an interval come down to, up to its first break, after its last one, and between: all
@@ -60,7 +59,7 @@ pub(super) struct Regular {
     hi: i64,
     hi_and_short: i64,
     hi_and_long: i64,
-    /// No slot's lower bound is above that.
+    /// The upper limit of all lower bounds.
     ceiling: i64,
     /// The estimate `most` cycles after the left anchor: `point + span * most / shares`.
     point: i64,
@@ -255,16 +254,23 @@ impl Interval {
             stalls: false,
             narrowing: None,
             cycle: None,
-            ceiling: right.lo,
+            after: u128::MAX,
         }
     }
 
-    /// No lower bound of what follows is below `ceiling`, nor below that of the right anchor. Returns the
-    /// ceiling of what is before the interval, if that may be above it.
+    /// What follows the right anchor has lower bounds from `after` on. Returns the ceiling for the interval
+    /// before this one, if lower bounds there may exceed it.
     #[inline]
-    pub(super) fn set_ceiling(&mut self, ceiling: u128) -> Option<u128> {
-        self.ceiling = self.right.lo.min(ceiling);
-        (self.ceiling < self.left.lo).then_some(self.ceiling)
+    pub(super) fn set_after(&mut self, after: u128) -> Option<u128> {
+        self.after = self.after.min(after);
+        Some(self.ceiling()).filter(|ceiling| *ceiling < self.left.lo)
+    }
+
+    /// The upper limit of the lower bounds of all slots: the least lower bound of the right anchor and of
+    /// what follows it. So the bounds of an event do not depend on which events before it are asked for.
+    #[inline]
+    fn ceiling(&self) -> u128 {
+        self.right.lo.min(self.after)
     }
 
     /// How long a cycle is, is settled.
@@ -276,7 +282,7 @@ impl Interval {
     /// each other, or if it does not fit.
     pub(super) fn lines(&self, unseen: u64, conversion: TscClock) -> Option<Lines> {
         let (Anchor { lo: start, hi: left_hi, .. }, right, all) = (self.left, self.right, self.all);
-        let ceiling = self.ceiling;
+        let ceiling = self.ceiling();
         if self.stalls || self.contradicts(unseen) {
             return None;
         }
@@ -436,7 +442,7 @@ impl Interval {
             true => self.bounds_of_either(since, unseen),
             false => self.bounds_by_cycles(since, unseen),
         };
-        (lo.min(self.ceiling), hi)
+        (lo.min(self.ceiling()), hi)
     }
 
     /// The bounds of a slot `since` after the left anchor where an anchor or the cycles are wrong: what
@@ -511,6 +517,7 @@ mod tests {
             all in 1_u64..1 << 27,
             (since, straddle) in (0_u64..=1 << 27, 0_u64..100),
             (breaks, all_breaks) in (0_u32..3, 0_u32..3),
+            after in proptest::option::of(0_u64..1 << 34),
             cycle in proptest::option::of((1_u64..1 << 18, 0_u64..1 << 12)),
             stalls: bool,
         ) {
@@ -522,6 +529,8 @@ mod tests {
             let mut interval =
                 Interval::new(anchor(left, lens[0]), anchor(right, lens[2]), all, None, None);
             interval.stalls = stalls;
+            let after = after.map_or(u128::MAX, |after| left - (1 << 20) + u128::from(after));
+            prop_assert!(interval.set_after(after).is_none_or(|ceiling| ceiling < left));
             let clock = TscClock { shift: 31, mult: 715_827_883, zero: 1_000_000 };
             interval.settle(cycle.map(|(low, more)| Range { low, high: low + more }));
             let since = span(since.min(all.most), breaks.min(all_breaks));
@@ -543,7 +552,7 @@ mod tests {
                     prop_assert_eq!(time, regular.time(most));
                 }
             }
-            let later = span(since.most.midpoint(all.most), since.doubt.breaks);
+            let later = span(since.most.midpoint(all.most), all_breaks);
             prop_assert!(time.lo <= interval.time(later, 2, clock).lo);
         }
     }

@@ -6,16 +6,16 @@ use super::*;
 
 /// 3 GHz TSC at 1 tick per ns of the test's clock, crystal 24 MHz (125 ticks), core 3.6 GHz.
 fn clock(cyc: bool) -> Clock {
+    clock_from(0, cyc)
+}
+
+/// [`clock`], whose TSC is `more`.
+fn clock_from(more: u64, cyc: bool) -> Clock {
     let pt = PtConfig { cyc, tsc_ctc_ratio: (250, 2), max_nonturbo_ratio: 30, ..PtConfig::default() };
     let ratio = CrystalRatio::exact(125);
-    let mut clock = Clock::new(
-        &pt,
-        ratio,
-        TscClock { shift: 0, mult: 1, zero: 0 },
-        Tsc(1_000_000),
-        TimelineRoom::default(),
-    );
-    clock.tsc(1_000_010, true);
+    let conversion = TscClock { shift: 0, mult: 1, zero: 0 };
+    let mut clock = Clock::new(&pt, ratio, conversion, Tsc(more + 1_000_000), TimelineRoom::default());
+    clock.tsc(more + 1_000_010, true);
     clock.tma(8000, 10);
     clock.cbr(36);
     clock.cyc(0);
@@ -313,6 +313,89 @@ fn no_bound_before_a_psb_is_above_those_after_it() {
     clock.finish(None);
     let lo = [before, between, after].map(|slot| clock.times().at(slot).lo.0);
     assert_eq!((lo.is_sorted(), lo[0], clock.errors), (true, 1_001_994, 0), "{lo:?}");
+}
+
+/// Bounds that MTC is taken back for start at the TSC before, and no bound before them is above that.
+#[test]
+fn no_bound_before_what_is_taken_back_is_above_it() {
+    let mut clock = clock(true);
+    clock.cyc(1188);
+    clock.mtc(mtc(1));
+    clock.cyc(600);
+    let before = clock.slot(0);
+    clock.tsc(1_001_470, false);
+    clock.tma(8011, 95);
+    clock.cyc(12);
+    let after = clock.slot(0);
+    clock.cyc(588);
+    clock.mtc(mtc(2));
+    clock.mtc(mtc(100));
+    clock.tsc(1_003_000, false);
+    clock.finish(None);
+    let lo = [before, after].map(|slot| clock.times().at(slot).lo.0);
+    assert_eq!((lo, clock.errors), ([1_001_470; 2], 1));
+}
+
+/// So late that times come down to lines.
+const LATE: u64 = 1 << 40;
+
+/// The usual case and the general one count alike, and counting changes no time.
+#[test]
+fn cycles_that_come_with_times_are_those_of_the_slots() {
+    let mut clock = clock_from(LATE, true);
+    clock.cyc(1188);
+    clock.mtc(mtc(1));
+    let (mut slots, mut work, mut ratio) = (vec![], 0, 36);
+    for period in 2..60 {
+        for part in 0..4 {
+            clock.cyc(1000 * ratio / 30 / 4);
+            slots.push((clock.slot(work), work));
+            work += 3 + 5 * part;
+        }
+        if period % 7 == 0 {
+            ratio = 30 + period % 11;
+            clock.cbr(ratio as u8);
+        }
+        clock.mtc(mtc(period));
+    }
+    clock.finish(None);
+    let (mut counting, mut plain) = (clock.times_with_cycles(), clock.times());
+    let mut cycles = clock.cycles().unwrap();
+    let mut counted = 0;
+    for group in slots.windows(3) {
+        let [(first, _), (second, from), (last, to)] = *group else { unreachable!() };
+        for (lo, work) in [first, second].into_iter().flat_map(|lo| (from..=to).map(move |work| (lo, work))) {
+            let (time, passed) = counting.between_with_cycles(lo, last, work);
+            assert_eq!(time, plain.between(lo, last, work));
+            let Some(passed) = passed else { continue };
+            assert_eq!(passed, cycles.between(lo, last, work));
+            counted += 1;
+        }
+    }
+    assert!(counted > 1000, "{counted}");
+}
+
+/// A damaged count is no sum that others can be added to.
+#[test]
+fn a_count_of_cycles_that_is_too_much_is_left_to_the_general_case() {
+    let mut clock = clock_from(LATE, true);
+    clock.cyc(u64::MAX);
+    clock.tsc(LATE + 1_010_000, true);
+    clock.tma(8080, 0);
+    let mut slots = vec![];
+    for period in 11..20 {
+        (0..4).for_each(|_| {
+            clock.cyc(300);
+            slots.push(clock.slot(0));
+        });
+        clock.mtc(mtc(period));
+    }
+    clock.finish(None);
+    let mut times = clock.times_with_cycles();
+    for pair in slots.windows(2) {
+        times.at(pair[1]);
+        assert_eq!(times.between_with_cycles(pair[0], pair[1], 0).1, None);
+    }
 }
 
 /// A TSC packet that is `lag` cycles old, 600 cycles after the MTC before it, in PSB+ or not; a slot 60

@@ -3,7 +3,7 @@
 //! A slot keeps what had passed at its packet. Its time is worked out when it is asked for, by the rule of
 //! its part: most slots are never asked for.
 
-use model::{Cycles, EventTime, Ns, TscClock};
+use model::{Cycles, EventTime, Ns, Tsc, TscClock};
 
 use super::Slot;
 use super::anchor::Anchor;
@@ -108,6 +108,8 @@ pub(super) struct Near {
     steady: Option<Steady>,
     /// What the cycles of the slots count from, if that is asked for.
     cycles: Option<CyclesNear>,
+    /// That is known, and sums of it fit.
+    counts: bool,
 }
 
 impl Near {
@@ -116,10 +118,10 @@ impl Near {
         Self { cycles: Some(CyclesNear::default()), ..Self::default() }
     }
 
-    /// Cycles of the segment, by those of the run: lower bound, estimate, upper bound.
+    /// Converts cycles of the run (lower bound, estimate, upper bound) to those of the segment.
     #[inline(always)]
     pub(super) fn of_segment(&self, of_run: [u64; 3]) -> Option<PassedCycles> {
-        let CyclesNear { before, rate, .. } = self.cycles.as_ref()?;
+        let CyclesNear { before, rate, .. } = self.cycles.as_ref().filter(|_| self.counts)?;
         let [first, point, last] = of_run.map(|cycles| before.wrapping_add(cycles));
         Some(PassedCycles { first, point, last, bus: rate.bus_at(point) })
     }
@@ -155,6 +157,9 @@ impl BusRate {
         self.bus.wrapping_add((more >> SHIFT) as u64)
     }
 }
+
+/// Sums of cycles below this fit with those of any run of slots.
+const CYCLES_MAX: u64 = 1 << 62;
 
 /// Cycles of the segment, up to an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -421,24 +426,25 @@ impl Timeline {
     /// All rules are final.
     pub(super) fn settle(&mut self) {
         for last in self.waiting..self.parts.len() {
-            self.bound_before(last);
+            self.bound_before(last + 1, u128::MAX);
         }
         self.waiting = self.parts.len();
     }
 
-    /// Bounds the slots of part `last`, and of those before it, by the anchor that it ends with: that of a
-    /// PSB, which knows nothing of what was before, may begin earlier than the last one.
+    /// The parts before part `end` are followed by lower bounds from `after` on: limits theirs by that, and
+    /// by the anchors that end them. An anchor in PSB+ starts anew from a TSC, which may be older than the
+    /// bounds before it.
     #[inline]
-    fn bound_before(&mut self, last: usize) {
-        let mut ceiling = u128::MAX;
-        for part in self.parts.iter_mut().take(last + 1).rev() {
+    fn bound_before(&mut self, end: usize, mut after: u128) {
+        for part in self.parts.iter_mut().take(end).rev() {
             let Rule::Between(interval) = &mut part.rule else { return };
-            let Some(lower) = interval.set_ceiling(ceiling) else { return };
-            ceiling = lower;
+            let Some(ceiling) = interval.set_after(after) else { return };
+            after = ceiling;
         }
     }
 
-    /// The rules of all slots before `slot` are.
+    /// The rules of all slots before `slot` are final, and that of `slot`'s own part: its right anchor limits
+    /// the lower bounds of the slots before.
     pub(super) fn is_settled(&self, slot: Slot) -> bool {
         let first = self.parts.get(self.waiting).map(|part| part.first);
         first.is_none_or(|first| first > slot || first >= self.open)
@@ -450,6 +456,12 @@ impl Timeline {
         for part in self.parts.iter_mut().rev().take_while(|part| part.first >= first) {
             part.bound = Some((lo, hi));
         }
+    }
+
+    /// The lower bounds of the slots from `first` on, which a part begins with, start at `from`.
+    pub(super) fn bound_before_slot(&mut self, first: Slot, from: Tsc) {
+        let end = self.parts.partition_point(|part| part.first < first);
+        self.bound_before(end, Anchor::exact(from).lo);
     }
 
     fn ns(&self, ticks: u128) -> Ns {
@@ -527,6 +539,7 @@ impl Timeline {
         if let Some(cycles) = &mut near.cycles {
             self.find_cycles(slot, cycles);
             (first, end) = (first.max(cycles.first), end.min(cycles.end));
+            near.counts = cycles.before < CYCLES_MAX;
         }
         let last = self.marks().get(end.0.checked_sub(1)? as usize).or(self.marks().last())?;
         let last = Span { most: most + u64::from(last.most), doubt };
@@ -568,8 +581,6 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use model::Tsc;
-
     use super::*;
 
     #[test]

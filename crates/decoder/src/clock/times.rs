@@ -90,7 +90,8 @@ impl<'a> Times<'a> {
         self.between_with_cycles(lo, slot, work).0
     }
 
-    /// [`Self::between`], and the cycles up to there where they are asked for and as soon known as the time.
+    /// [`Self::between`], and the cycles up to there: `None` if they are not asked for, and where the usual
+    /// case does not apply.
     #[inline(always)]
     pub(crate) fn between_with_cycles(
         &mut self,
@@ -106,7 +107,10 @@ impl<'a> Times<'a> {
         } else if let Some((time, cycles)) = self.timeline.steady_between(lo, slot, work, &self.near) {
             let passed = self.near.of_segment(cycles);
             let threshold = self.threshold;
-            return (time, passed.map(|passed| PassedCycles { last: passed.last + threshold, ..passed }));
+            return (
+                time,
+                passed.map(|passed| PassedCycles { last: passed.last.saturating_add(threshold), ..passed }),
+            );
         }
         (self.work_out_between(lo, slot, work), None)
     }

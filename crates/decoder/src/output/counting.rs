@@ -37,9 +37,9 @@ pub(super) struct Counting<'a> {
     after_loss: u64,
     /// Branches up to here only count cycles: user code is traced, and nothing was lost shortly before.
     plain_until: Slot,
-    /// And from these cycles of the segment on.
+    /// Such a branch is not before these cycles of the segment.
     plain_from: u64,
-    /// What the stretch's cycles there, and those of the bus clock, are more than the segment's; wrapping.
+    /// There: cycles of the stretch less those of the segment, of the core and of the bus clock; wrapping.
     plain: (u64, u64),
     /// Up to where it was traced last: cycles counted in the stretch, and those of the bus clock.
     before: (u64, u64),
@@ -195,6 +195,7 @@ impl<'a> Counting<'a> {
         });
         (self.before, self.unsure, self.point, self.bus) = ((0, 0), 0, 0, 0);
         (self.unrated, self.met_gap) = (0, false);
+        self.set_plain_until();
         Counters { executed: executed.into(), cycles }
     }
 
