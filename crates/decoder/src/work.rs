@@ -148,7 +148,7 @@ impl Work for Tally {
 }
 
 impl Tally {
-    /// Of code whose instructions share out no time between packets.
+    /// Of code that is not timed: its instructions share out no time between packets.
     const fn of(executed: ExecutedSince) -> Self {
         Self { executed, timed_instructions: 0 }
     }

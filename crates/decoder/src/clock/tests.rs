@@ -9,7 +9,7 @@ fn clock(cyc: bool) -> Clock {
     clock_from(0, cyc)
 }
 
-/// [`clock`], whose TSC is `more`.
+/// [`clock`], with a TSC that is larger by `more`.
 fn clock_from(more: u64, cyc: bool) -> Clock {
     let pt = PtConfig { cyc, tsc_ctc_ratio: (250, 2), max_nonturbo_ratio: 30, ..PtConfig::default() };
     let ratio = CrystalRatio::exact(125);

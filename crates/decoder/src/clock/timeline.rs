@@ -113,7 +113,7 @@ pub(super) struct Near {
 }
 
 impl Near {
-    /// Of slots whose cycles are asked for, too.
+    /// Nowhere yet; looks up the cycles of slots, too.
     pub(super) fn with_cycles() -> Self {
         Self { cycles: Some(CyclesNear::default()), ..Self::default() }
     }

@@ -12,15 +12,6 @@ use super::Bounds;
 use crate::clock::{Clock, PassedCycles, Slot, SlotCycles};
 use crate::work::Work;
 
-/// Where an event is: after one packet and not after another, and after how many instructions of the segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
-    pub(super) lo: Slot,
-    pub(super) slot: Slot,
-    /// Wrapping.
-    pub(super) instructions: u32,
-}
-
 /// Counts the cycles of user code, event by event of a segment.
 pub(super) struct Counting<'a> {
     cycles: Option<SlotCycles<'a>>,
@@ -107,9 +98,8 @@ impl<'a> Counting<'a> {
 
     /// The cycles at the next event of the stretch, which may switch user code on or off. Without CYC packets
     /// in the recording all are 0.
-    fn pass(&mut self, event: &TraceEvent, position: Position) -> Cycles {
+    fn pass(&mut self, event: &TraceEvent, (lo, slot): (Slot, Slot), instructions: u32) -> Cycles {
         let Some(cycles) = &mut self.cycles else { return Cycles::default() };
-        let Position { lo, slot, instructions } = position;
         let at = match event {
             TraceEvent::Branch(_) if slot >= self.end => {
                 let (point, last) = (self.all, self.all.saturating_add(self.next_cyc));
@@ -255,9 +245,8 @@ impl<W: Work> PassEvents<W> for AtEvents<'_, '_, W> {
     }
 
     #[inline(never)]
-    fn pass_other(&mut self, event: &TraceEvent, (lo, slot): (Slot, Slot), work: W) {
-        let position = Position { lo, slot, instructions: work.timed_instructions() };
-        let cycles = self.counting.pass(event, position);
+    fn pass_other(&mut self, event: &TraceEvent, slots: (Slot, Slot), work: W) {
+        let cycles = self.counting.pass(event, slots, work.timed_instructions());
         self.counters.push(CountersSince { executed: work.since(self.begin), cycles });
     }
 }

@@ -140,8 +140,13 @@ function listenToControls() {
   for (const id of Object.keys(BRUSH_INPUTS)) byId(id).addEventListener("change", () => brushFromInput(id));
   byId("search").addEventListener("input", oncePerFrame(searchAndKeep));
   addEventListener("hashchange", openLink);
-  addEventListener("resize", oncePerFrame(redraw));
-  addEventListener("resize", oncePerFrame(() => OPENED.tree?.fit()));
+  addEventListener(
+    "resize",
+    oncePerFrame(() => {
+      redraw();
+      OPENED.tree?.fit();
+    }),
+  );
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw); // paper is light
 }
