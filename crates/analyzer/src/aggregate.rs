@@ -146,17 +146,24 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         }
     }
 
-    /// The children of some call took longer than it.
-    pub(crate) fn is_overfull(&self) -> bool {
-        self.functions.iter().any(|(_, sums)| sums.overfull.is_some())
+    /// The sums of each function that was met.
+    pub(crate) fn into_functions(self) -> Sparse<FunctionSums<C>> {
+        self.functions
     }
 
     /// Adds calls that were added up elsewhere: all were seen from entry to end, and none is kept as a row.
     /// `is_open`: all calls of the function are within another one.
-    pub(crate) fn merge_whole_calls(&mut self, other: &Self, is_open: impl Fn(u32) -> bool) {
-        for (wanted, other) in other.functions.iter() {
+    pub(crate) fn merge_whole_calls(
+        &mut self,
+        others: &Sparse<FunctionSums<C>>,
+        is_open: impl Fn(u32) -> bool,
+    ) {
+        for (wanted, other) in others.iter() {
             let Some(sums) = self.functions.meet(wanted) else { continue };
-            sums.merge_whole_calls(other);
+            sums.merge_counts(other);
+            for (caller, more) in &other.alone.callers {
+                sums.alone.callers.entry(*caller).or_default().merge(more);
+            }
             if !is_open(wanted) {
                 sums.alone.outermost.add(other.alone.outermost);
             }
@@ -270,17 +277,6 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         }
     }
 
-    fn merge_whole_calls(&mut self, other: &Self) {
-        self.calls.complete += other.calls.complete;
-        self.calls.unwound += other.calls.unwound;
-        self.ended_by_jump += other.ended_by_jump;
-        self.hidden += other.hidden;
-        self.undecided += other.undecided;
-        for (caller, sums) in &other.alone.callers {
-            self.alone.callers.entry(*caller).or_default().merge(sums);
-        }
-    }
-
     /// Keeps the longest few of the calls that had not ended.
     fn list_open(&mut self, row: &CallRow) {
         let at = self.longest_open.partition_point(|r| r.open_order() < row.open_order());
@@ -290,8 +286,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         }
     }
 
-    /// Adds the calls of another recording; rows and counters are not kept.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    fn merge_counts(&mut self, other: &Self) {
         self.calls.merge(other.calls);
         for (sum, more) in [
             (&mut self.ended_by_jump, other.ended_by_jump),
@@ -300,6 +295,11 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         ] {
             *sum = sum.saturating_add(more);
         }
+    }
+
+    /// Adds the calls of another recording; rows and counters are not kept.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.merge_counts(other);
         self.alone.merge(&other.alone);
         self.with_children.merge(&other.with_children);
         self.overfull = CallRow::first_of(self.overfull, other.overfull);

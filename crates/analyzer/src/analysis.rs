@@ -1,16 +1,16 @@
 //! The whole: events of all threads in, one report out.
 
-use std::ops::Range;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, DigestSink, EventSink, EventTime, FunctionId, FunctionSet, Gap, GapCause, Ns, Pid,
-    SpaceId, StretchCounters, Tid, TraceEvent,
+    AuxOffset, AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionId, FunctionSet, Gap,
+    GapCause, Ns, Pid, SpaceId, StretchCounters, Tid, TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
 use crate::call_sums::CallSums;
-use crate::digest::{DigestedRuns, RunDigester};
+use crate::digest::{RunDigest, RunDigester};
 use crate::nowhere;
 use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
@@ -301,30 +301,22 @@ impl<'a> Analysis<'a> {
     }
 }
 
-impl DigestSink<DigestedRuns> for Analysis<'_> {
-    fn digested(
+impl DigestSink<RunDigest> for Analysis<'_> {
+    fn run<'e>(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
-        events: &[TraceEvent],
-        (DigestedRuns(runs), changed): (DigestedRuns, usize),
+        run: &DigestedRun<RunDigest>,
+        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
     ) {
-        let mut next = 0;
-        for run in runs {
-            let Range { start, end } = run.events();
-            self.events(pid, tid, space, events.get(next..start).unwrap_or_default());
-            next = start;
-            let (session, thread) = self.thread(tid);
-            if let Some(thread) = thread
-                && start >= changed
-                && thread.takes(&run)
-            {
-                thread.take(session, space, &run);
-                self.events += (end - start) as u64;
-                next = end;
+        let (session, thread) = self.thread(tid);
+        match thread.as_mut().filter(|thread| thread.takes(run)) {
+            Some(thread) => {
+                thread.take(session, space, run);
+                self.events += run.events.len() as u64;
             }
+            None => self.events(pid, tid, space, &events()),
         }
-        self.events(pid, tid, space, events.get(next..).unwrap_or_default());
     }
 }

@@ -1,13 +1,16 @@
 //! An analysis that is checked ([`crate::check`]) from its events to its report.
 
+use std::borrow::Cow;
+
 use model::{
-    AuxOwner, DigestSink, EventSink, EventTime, FunctionSet, Pid, SpaceId, StretchCounters, Tid, TraceEvent,
+    AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionSet, Pid, SpaceId, StretchCounters, Tid,
+    TraceEvent,
 };
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
 use crate::check::{Found, Violation, check_with};
-use crate::digest::{DigestedRuns, RunDigester};
+use crate::digest::{RunDigest, RunDigester};
 use crate::report::Report;
 use crate::request::{Request, Surroundings};
 use crate::row_sink::RowSink;
@@ -126,19 +129,20 @@ impl EventSink for CheckedAnalysis<'_> {
     }
 }
 
-impl DigestSink<DigestedRuns> for CheckedAnalysis<'_> {
-    fn digested(
+impl DigestSink<RunDigest> for CheckedAnalysis<'_> {
+    fn run<'e>(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
-        events: &[TraceEvent],
-        digest: (DigestedRuns, usize),
+        run: &DigestedRun<RunDigest>,
+        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
     ) {
-        self.look_at(tid, events);
-        self.analysis.events(pid, tid, space, events);
+        let all = events();
+        self.look_at(tid, &all);
+        self.analysis.events(pid, tid, space, &all);
         if let Some(unchecked) = &mut self.unchecked {
-            unchecked.digested(pid, tid, space, events, digest);
+            unchecked.run(pid, tid, space, run, events);
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct ChildKey {
 
 /// A child as calls know it while they run and are added up: there is no need to name the place of its site
 /// before all have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Child {
     pub(crate) kind: ChildKind,
     pub(crate) function: FunctionId,
@@ -67,10 +67,11 @@ impl Keyed for Child {
 
 /// What the children took of a call that is running, as they ended, or its own code as it ran.  One may be
 /// there more than once.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunningSums<K> {
     sums: Vec<(K, RunningTotal)>,
     /// What each of them executed, in the same order; empty where counters were not asked for.
+    #[serde(skip)]
     counted: Vec<Counted>,
 }
 

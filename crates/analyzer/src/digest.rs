@@ -7,17 +7,19 @@
 //!   in order  the run's frame is the one on top: both are added, and the events are not looked at
 //!             or they cannot be (a landing is undecided, the thread was off its CPU, ...): event by event
 //! ```
-//! Both ways run the same rules, so no figure depends on which it was, nor on the number of workers.
+//! Both ways run the same rules, so no figure depends on which it was, nor on the number of workers. Another
+//! process may as well digest a run: its digest has no reference to anything.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use model::{AuxOffset, Digester, EventTime, FunctionId, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, DigestedRun, Digester, FunctionId, SpaceId, Tid, TraceEvent};
+use serde::{Deserialize, Serialize};
 
-use crate::aggregate::Aggregate;
+use crate::aggregate::FunctionSums;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
 use crate::control::{Control, Left};
+use crate::durations::COUNT_MAX;
 use crate::entered::Open;
 use crate::frames::Frames;
 use crate::kept_calls::KeptCalls;
@@ -57,20 +59,19 @@ pub struct RunDigester<'a> {
     keeps_calls: bool,
 }
 
-/// The runs of a stretch of events, in order.
-pub struct DigestedRuns(pub(crate) Vec<DigestedRun>);
-
-/// A run, and what its analysis gave.
-pub(crate) struct DigestedRun {
-    run: Run,
-    /// Time of its first event.
-    first: EventTime,
-    /// Time and packet of its last event.
-    last: (EventTime, AuxOffset),
+/// What the analysis of a run gave.
+#[derive(Serialize, Deserialize)]
+pub struct RunDigest {
+    caller: Sight,
+    /// Tracing starts in it.
+    starts: bool,
+    /// Packet of its last event.
+    last_at: AuxOffset,
     /// By wanted function.
     open: Sparse<Open>,
-    calls: Aggregate<Child>,
-    /// The calls that `calls` would be the sums of, if each is wanted in order.
+    calls: Sparse<FunctionSums<Child>>,
+    /// The calls that `calls` would be the sums of, if each is wanted in order: in this process only.
+    #[serde(skip)]
     kept: KeptCalls,
     /// Of the frame that made the calls; which of them are of its own function is known when it is its turn.
     children: RunningSums<Child>,
@@ -83,10 +84,12 @@ pub(crate) struct DigestedRun {
     outside_ns: u64,
 }
 
-impl DigestedRun {
-    /// Places of the run's events.
-    pub(crate) fn events(&self) -> Range<usize> {
-        self.run.events.clone()
+impl RunDigest {
+    /// No sum of counts overflows.
+    fn is_plausible(&self) -> bool {
+        self.calls.iter().all(|(_, sums)| sums.is_plausible())
+            && self.open.iter().all(|(_, open)| open.entered < COUNT_MAX)
+            && self.outside_ns < COUNT_MAX
     }
 }
 
@@ -133,14 +136,14 @@ impl RunDigester<'_> {
 }
 
 impl Digester for RunDigester<'_> {
-    type Digest = DigestedRuns;
+    type Digest = RunDigest;
 
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<DigestedRuns> {
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<RunDigest>> {
         let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
         let may_stay = |left, back| !may_be_off_cpu(off_cpu, left, back);
         let runs = runs(events, self.events_min, &may_stay);
         if runs.is_empty() {
-            return None;
+            return Vec::new();
         }
         let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
         let mut session = Session::with(request, roles, self.around, self.map());
@@ -152,9 +155,19 @@ impl Digester for RunDigester<'_> {
             let calls = events.get(run.events.clone()).unwrap_or_default();
             thread.digest(&mut session, space, run, calls)
         };
-        let digested: Vec<DigestedRun> = runs.into_iter().filter_map(digest).collect();
+        let digested = runs.into_iter().filter_map(digest).collect();
         self.keep_map(session.map);
-        Some(DigestedRuns(digested))
+        digested
+    }
+
+    fn pack(&self, digest: &RunDigest) -> Option<Vec<u8>> {
+        // Rows are not in them.
+        if self.keeps_calls { None } else { postcard::to_allocvec(digest).ok() }
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Option<RunDigest> {
+        let digest = || postcard::from_bytes::<RunDigest>(bytes).ok();
+        if self.keeps_calls { None } else { digest().filter(RunDigest::is_plausible) }
     }
 }
 
@@ -166,7 +179,7 @@ impl<'a> Thread<'a> {
         space: SpaceId,
         run: Run,
         events: &[TraceEvent],
-    ) -> Option<DigestedRun> {
+    ) -> Option<DigestedRun<RunDigest>> {
         let left = (run.caller == Sight::Out).then_some(Left::OutOfSight);
         self.control = Control::default();
         self.control.left = left;
@@ -179,37 +192,38 @@ impl<'a> Thread<'a> {
         self.events(session, space, events);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
-        let calls = session.calls.take();
+        let calls = session.calls.take().into_functions();
         let kept = session.kept.as_mut().map(std::mem::take).unwrap_or_default();
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
         let is_back = self.control.left.is_some() == left.is_some() && self.control.away.is_none();
-        let is_plain = is_within_limits && is_back && !calls.is_overfull() && !outer_sites.was_asked();
+        let is_overfull = calls.iter().any(|(_, sums)| sums.overfull.is_some());
+        let is_plain = is_within_limits && is_back && !is_overfull && !outer_sites.was_asked();
         let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
-        let (first, last) = (events.first()?.time(), (self.now, self.at));
-        let outside_ns = self.window.outside_ns();
-        let handlers = self.control.handlers().to_vec();
-        Some(DigestedRun {
-            run,
-            first,
-            last,
+        let (first, last) = (events.first()?.time(), self.now);
+        let Run { events, caller, starts } = run;
+        let digest = RunDigest {
+            caller,
+            starts,
+            last_at: self.at,
             open,
             calls,
             kept,
             children,
             passed,
             outer_sites,
-            handlers,
-            outside_ns,
-        })
+            handlers: self.control.handlers().to_vec(),
+            outside_ns: self.window.outside_ns(),
+        };
+        Some(DigestedRun { events, first, last, digest })
     }
 
     /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
     /// are.
-    pub(crate) fn takes(&self, run: &DigestedRun) -> bool {
-        let Run { events, caller, starts } = &run.run;
-        let ((last, _), is_outside) = (run.last, *caller == Sight::Out);
+    pub(crate) fn takes(&self, run: &DigestedRun<RunDigest>) -> bool {
+        let &DigestedRun { first, last, digest: RunDigest { caller, starts, .. }, .. } = run;
+        let is_outside = caller == Sight::Out;
         let is_there = match self.control.left {
             None => !is_outside,
             Some(Left::OutOfSight) => is_outside,
@@ -218,7 +232,7 @@ impl<'a> Thread<'a> {
         let is_decided = self.undecided.is_none() && self.control.away.is_none() && !self.kernel.is_entered();
         let lives =
             self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
-        let has_room = self.stack.len() + events.len() < DEPTH_MAX;
+        let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
         let may_call = match self.stack.last() {
             // A stub makes room for what it led to.
             Some(top) if is_outside => !(top.kind.is_mark() || top.hidden && top.is_stub()),
@@ -227,8 +241,8 @@ impl<'a> Thread<'a> {
         };
         // What tracing starts for may be another thing, or prove that the caller was not left.
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
-        let is_met = !(*starts && (has_past || !self.certainty.is_of_all()));
-        let is_in_window = self.window.passes(run.first.point, is_outside);
+        let is_met = !(starts && (has_past || !self.certainty.is_of_all()));
+        let is_in_window = self.window.passes(first.point, is_outside);
         // The thread was not off the CPU in a stay of the run: that would not be part of it.
         let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
         let is_same_thread = lives && stays_on_cpu && is_in_window;
@@ -236,8 +250,9 @@ impl<'a> Thread<'a> {
     }
 
     /// Adds the calls of a run, instead of its events.
-    pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun) {
-        (self.now, self.at) = run.last;
+    pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun<RunDigest>) {
+        let DigestedRun { first, last, digest: run, .. } = run;
+        (self.now, self.at) = (*last, run.last_at);
         self.control.space = space;
         run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
         self.hand_over_kept(session, &run.kept);
@@ -249,7 +264,7 @@ impl<'a> Thread<'a> {
         let open = &self.entered.open;
         let is_open = |wanted| open.get(wanted).is_some_and(|open| open.depth > 0);
         session.calls.merge_whole_calls(&run.calls, is_open);
-        self.window.add_outside(run.first.point, run.outside_ns, self.now.point);
+        self.window.add_outside(first.point, run.outside_ns, self.now.point);
         match self.stack.activations.last_mut() {
             Some(innermost) => innermost.passed.add_all(&run.passed),
             None => self.entered.outer_sites.add_all(&run.outer_sites),

@@ -42,7 +42,8 @@ struct Exact {
     max_ns: u64,
 }
 
-/// In a file durations are a list of pairs; rounded ones are an object with that list, `met`, and `exact`.
+/// In a text file durations are a list of pairs; rounded ones are an object with that list, `met`, and
+/// `exact`. As bytes they are both.
 impl Serialize for Durations {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         struct Met<'d>(&'d FxHashMap<u64, u64>);
@@ -50,6 +51,9 @@ impl Serialize for Durations {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 sorted_pairs::serialize(self.0, serializer)
             }
+        }
+        if !serializer.is_human_readable() {
+            return (Met(&self.met), self.rounded).serialize(serializer);
         }
         let Some(exact) = self.rounded else { return Met(&self.met).serialize(serializer) };
         let mut object = serializer.serialize_struct("Rounded", 2)?;
@@ -61,6 +65,12 @@ impl Serialize for Durations {
 
 impl<'de> Deserialize<'de> for Durations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Met(#[serde(with = "sorted_pairs")] FxHashMap<u64, u64>);
+        if !deserializer.is_human_readable() {
+            let (Met(met), rounded) = Deserialize::deserialize(deserializer)?;
+            return Ok(Self { met, rounded });
+        }
         deserializer.deserialize_any(InFile)
     }
 }

@@ -1,5 +1,7 @@
 //! What one thread has entered of the functions that the request is about.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ghosts::Ghosts;
 use crate::passed::OuterSites;
 use crate::sparse::Sparse;
@@ -16,7 +18,7 @@ pub(crate) struct Entered {
 }
 
 /// What of a wanted function has been entered.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Open {
     /// Open activations.
     pub(crate) depth: u32,

@@ -119,7 +119,7 @@ pub use checked_analysis::CheckedAnalysis;
 pub use children::{ChildKey, ChildRow};
 pub use counted::{Counted, CycleCount};
 pub use counted_sums::CounterReport;
-pub use digest::{DigestedRuns, RunDigester};
+pub use digest::{RunDigest, RunDigester};
 pub use durations::SortedDurations;
 pub use histogram::Bucket;
 pub use ledger::Ledger;

@@ -1,9 +1,10 @@
 //! An instruction's address that may not be known, as large as one: each frame has several.
 
 use model::Avma;
+use serde::{Deserialize, Serialize};
 
 /// An instruction's address, if it is known. No instruction has address 0, which is kept for the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct MaybeIp(Avma);
 
 impl MaybeIp {

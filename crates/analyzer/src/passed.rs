@@ -14,11 +14,12 @@
 use std::cell::Cell;
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::maybe_ip::MaybeIp;
 
 /// Sites, at most [`Passed::MAX`] of them: beyond that it may be any.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Passed(Vec<MaybeIp>);
 
 impl Passed {
@@ -47,10 +48,12 @@ impl Passed {
 }
 
 /// By wanted function: the sites out of sight that made outermost calls of it, which have returned.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OuterSites {
+    #[serde(serialize_with = "in_order")]
     sites: FxHashSet<(u32, MaybeIp)>,
     /// A call depends on them.
+    #[serde(skip)]
     was_asked: Cell<bool>,
 }
 
@@ -77,4 +80,11 @@ impl OuterSites {
     pub(crate) fn was_asked(&self) -> bool {
         self.was_asked.get()
     }
+}
+
+/// Writes a set so that the bytes do not depend on a hash.
+fn in_order<S: Serializer>(sites: &FxHashSet<(u32, MaybeIp)>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut all: Vec<&(u32, MaybeIp)> = sites.iter().collect();
+    all.sort_unstable();
+    serializer.collect_seq(all)
 }

@@ -15,12 +15,14 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use model::{Avma, BranchEvent, BranchKind, EndKind, EventTime, Site, Target, TraceEvent, Transfer};
 
 use crate::stack::SYSCALL_LEN;
 
 /// Where control is, and so what calls next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sight {
     /// A frame that is traced.
     In,

@@ -2,6 +2,7 @@
 //! server, of which a thread, or a run of calls, meets a few.
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// By number of the wanted function, in the order in which they were met.
 #[derive(Clone, Debug)]
@@ -15,6 +16,20 @@ pub(crate) struct Sparse<T> {
 impl<T> Default for Sparse<T> {
     fn default() -> Self {
         Self { met: Vec::new(), places: FxHashMap::default(), last: 0 }
+    }
+}
+
+impl<T: Serialize> Serialize for Sparse<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.met.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Sparse<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let met: Vec<(u32, T)> = Vec::deserialize(deserializer)?;
+        let places = met.iter().map(|(wanted, _)| *wanted).zip(0..).collect();
+        Ok(Self { met, places, last: 0 })
     }
 }
 

@@ -156,7 +156,7 @@ impl Continuation {
         join.last = std::mem::take(&mut self.last);
         join.stats = self.stats;
         let mut pending = Pending {
-            waiting: self.waiting.drain(..).map(|(key, stretch)| (key, (stretch, None))).collect(),
+            waiting: self.waiting.drain(..).map(|(key, stretch)| (key, (stretch, Vec::new()))).collect(),
             last_start: std::mem::take(&mut self.last_start),
             number: self.number,
         };

@@ -6,11 +6,14 @@
 //! still to come can start before it. So memory is bounded by a few segments per worker (and CPU), not by the
 //! recording.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, CountersSince, DigestSink, Digester, Ns, Recording,
-    StretchCounters, Tid,
+    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, CountersSince, DigestSink, DigestedRun, Digester, Ns,
+    Recording, StretchCounters, Tid,
 };
 
 use crate::part::Part;
@@ -18,6 +21,7 @@ use crate::pieces::{extent, start_time};
 use crate::segment::{Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{Counted, LastTime, Stretch};
+use crate::unpacked_runs::UnpackedRuns;
 use crate::untraced::Stays;
 use crate::workers::{Decoding, Outputs, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
@@ -36,6 +40,8 @@ pub(crate) fn run<G: Digester>(
 ) -> DecodeStats {
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let groups = groups(context, options.part.as_ref(), segment_bytes);
+    // One worker that decodes alone has no other one to spare work.
+    let digester = digester.filter(|_| options.workers > 1);
     join_groups(context, decoder, groups, options.workers, progress, digester, sink)
 }
 
@@ -86,8 +92,6 @@ fn join_groups<G: Digester>(
             QueuedSegment { place: Place { group: number, start, buffer, bytes, again: None }, segment }
         })
     });
-    // One worker that decodes alone has no other one to spare work.
-    let digester = digester.filter(|_| workers > 1);
     let once = Decoding { context, decoder };
     with_outputs(once, once, digester, workers, segments, |outputs| {
         for (number, _) in groups() {
@@ -190,13 +194,14 @@ pub(crate) struct Join<'a, D> {
     counted: Option<BTreeMap<Tid, Counters>>,
     buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
+    unpacked: RefCell<UnpackedRuns>,
     progress: &'a dyn Fn(u64),
     sink: &'a mut dyn DigestSink<D>,
 }
 
 /// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
-/// keep their order. Each with the digest of its events.
-type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Option<D>)>;
+/// keep their order. Each with the digested runs of its events.
+type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Vec<DigestedRun<D>>)>;
 
 /// The output of a group's segments that was not given out yet.
 pub(crate) struct Pending<D> {
@@ -227,6 +232,7 @@ impl<'a, D> Join<'a, D> {
             counted: context.counts.then(BTreeMap::new),
             buffers: &context.recording.buffers,
             decoder,
+            unpacked: RefCell::default(),
             progress,
             sink,
         }
@@ -246,8 +252,8 @@ impl<'a, D> Join<'a, D> {
         while let Some(place) = outputs.place().filter(|place| place.group == group) {
             wait(&mut pending.waiting, stays.that_begin_before(place.start));
             self.feed_until(&mut pending.waiting, place.start.min(most));
-            let (output, digests) = outputs.take();
-            let mut digests = digests.into_iter();
+            let (output, runs) = outputs.take();
+            let mut runs = runs.into_iter();
             let mut stretches = output.stretches;
             let again = place.again;
             if let Some(again) = again {
@@ -270,7 +276,7 @@ impl<'a, D> Join<'a, D> {
             for stretch in stretches {
                 let latest = last_start.entry(place.buffer).or_insert(Ns(0));
                 *latest = stretch.start.max(place.start).max(*latest);
-                waiting.insert((*latest, place.buffer, *number), (stretch, digests.next().flatten()));
+                waiting.insert((*latest, place.buffer, *number), (stretch, runs.next().unwrap_or_default()));
                 *number += 1;
             }
             (self.progress)(self.stats.bytes);
@@ -295,29 +301,58 @@ impl<'a, D> Join<'a, D> {
             if entry.key().0 >= watermark && watermark != Ns::MAX {
                 return;
             }
-            let (mut stretch, digest) = entry.remove();
-            let changed = stretch.continue_from(self.last.entry(stretch.tid).or_default());
-            self.stats.events += stretch.events.len() as u64 + stretch.left_out;
-            if stretch.left_out > 0 {
-                self.sink.left_out(stretch.tid, stretch.left_out);
-            }
-            let Stretch { pid, tid, space, events, counted, .. } = stretch;
-            // A stay on a CPU that is not traced has counted nothing.
-            let Counted { mut at_events, in_all } = counted.unwrap_or_default();
-            match (digest, &mut self.counted) {
-                (_, Some(threads)) => {
-                    let before = threads.entry(tid).or_default();
-                    at_events.resize(events.len(), CountersSince::default());
-                    let has_cycles = in_all.cycles.is_some();
-                    let counters = StretchCounters { before: *before, at_events: &at_events, has_cycles };
-                    *before = *before + in_all;
-                    self.sink.counted(pid, tid, space, &events, counters);
-                }
-                (Some(digest), None) => self.sink.digested(pid, tid, space, &events, (digest, changed)),
-                (None, None) => self.sink.events(pid, tid, space, &events),
-            }
-            self.decoder.give_back(events, at_events);
+            let (stretch, runs) = entry.remove();
+            self.give_out(stretch, runs);
         }
+    }
+
+    /// Gives out the next stretch of a thread.
+    fn give_out(&mut self, mut stretch: Stretch, mut runs: Vec<DigestedRun<D>>) {
+        if stretch.left_out > 0 {
+            self.stats.events += stretch.left_out;
+            self.sink.left_out(stretch.tid, stretch.left_out);
+        }
+        let last = self.last.entry(stretch.tid).or_default();
+        match (stretch.stored.take(), runs.first()) {
+            (Some(stored), Some(run)) if last.is_before(stored.first) => {
+                *last = LastTime::of_branch(stored.last);
+                self.stats.events += run.events.len() as u64;
+                let unpacked = &self.unpacked;
+                let events = || Cow::Owned(unpacked.borrow_mut().events(self.decoder, &stored));
+                return self.sink.run(stretch.pid, stretch.tid, stretch.space, run, &events);
+            }
+            // Its events have other times than those that were digested.
+            (Some(stored), _) => {
+                stretch.events = self.unpacked.get_mut().events(self.decoder, &stored);
+                stretch.keep_forward();
+                runs.clear();
+            }
+            (None, _) => (),
+        }
+        let changed = stretch.continue_from(last);
+        self.stats.events += stretch.events.len() as u64;
+        let Stretch { pid, tid, space, events, counted, .. } = stretch;
+        // A stay on a CPU that is not traced has counted nothing.
+        let Counted { mut at_events, in_all } = counted.unwrap_or_default();
+        if let Some(threads) = &mut self.counted {
+            let before = threads.entry(tid).or_default();
+            at_events.resize(events.len(), CountersSince::default());
+            let has_cycles = in_all.cycles.is_some();
+            let counters = StretchCounters { before: *before, at_events: &at_events, has_cycles };
+            *before = *before + in_all;
+            self.sink.counted(pid, tid, space, &events, counters);
+        } else {
+            let mut next = 0;
+            let places = |places: Range<usize>| events.get(places).unwrap_or_default();
+            for run in runs.iter().filter(|run| run.events.start >= changed) {
+                let Range { start, end } = run.events;
+                self.sink.events(pid, tid, space, places(next..start));
+                self.sink.run(pid, tid, space, run, &|| Cow::Borrowed(places(start..end)));
+                next = end;
+            }
+            self.sink.events(pid, tid, space, places(next..events.len()));
+        }
+        self.decoder.give_back(events, at_events);
     }
 }
 
@@ -325,6 +360,6 @@ impl<'a, D> Join<'a, D> {
 fn wait<D>(waiting: &mut Waiting<D>, stays: impl Iterator<Item = (u64, Stretch)>) {
     waiting.extend(stays.map(|(number, mut stay)| {
         stay.keep_forward();
-        ((stay.start, usize::MAX, number), (stay, None))
+        ((stay.start, usize::MAX, number), (stay, Vec::new()))
     }));
 }

@@ -27,6 +27,7 @@ mod flow;
 mod graph;
 mod instruction;
 mod join;
+mod laid;
 mod no_digester;
 mod no_times;
 mod output;
@@ -45,10 +46,12 @@ mod segment_output;
 mod share;
 mod step;
 mod stored;
+mod stored_run;
 mod stretch;
 mod terminator;
 #[cfg(test)]
 mod tests;
+mod unpacked_runs;
 mod untraced;
 mod walk;
 mod work;
@@ -62,6 +65,7 @@ use model::{
 
 pub use continuation::{Continuation, Grown};
 pub use disassembly::{Disassembled, disassemble};
+pub use laid::{StoredOutput, StoredSegment};
 use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
@@ -73,7 +77,7 @@ pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder};
 pub use segment_output::SegmentOutput;
 pub use share::{Share, ShareRange, shares};
-pub use stored::{StoredOutputs, StoredSegment, decode_share, join_stored, with_missing};
+pub use stored::{StoredOutputs, decode_share, join_stored, with_missing};
 pub use stretch::Stretch;
 
 /// What to decode, and how.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use model::{Digester, SpaceId, Tid, TraceEvent};
+use model::{DigestedRun, Digester, SpaceId, Tid, TraceEvent};
 
 /// A digester that there is none of.
 pub(crate) enum NoDigester {}
@@ -10,7 +10,15 @@ pub(crate) enum NoDigester {}
 impl Digester for NoDigester {
     type Digest = Infallible;
 
-    fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Option<Infallible> {
+    fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Vec<DigestedRun<Infallible>> {
+        match *self {}
+    }
+
+    fn pack(&self, digest: &Infallible) -> Option<Vec<u8>> {
+        match *digest {}
+    }
+
+    fn unpack(&self, _: &[u8]) -> Option<Infallible> {
         match *self {}
     }
 }

@@ -6,6 +6,7 @@
 //!   stretches   thread, address space, and of each event:
 //!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event
 //!                 before, distance of the bounds from the estimate
+//!               or, of a run that is stored apart: its number of events, times, and digest
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
 //! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; `postcard` writes all
@@ -15,10 +16,11 @@ use std::borrow::Cow;
 
 use model::{AuxOffset, BranchEvent, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::owner::Running;
 use crate::segment_output::SegmentOutput;
+use crate::stored_run::StoredRun;
 use crate::stretch::Stretch;
 
 /// Bytes that are no segment's output.
@@ -47,8 +49,24 @@ struct PackedStretch<'b> {
     /// Of each event: number of the transfer, from 1, or 0 for a gap, which has its own place and time; AUX
     /// offset and estimate since the event before; from the lower bound to the estimate, and from there to
     /// the upper one.
-    #[serde(borrow)]
+    #[serde(borrow, serialize_with = "as_bytes")]
     events: Cow<'b, [u8]>,
+    run: Option<PackedRun<'b>>,
+}
+
+/// See [`StoredRun`].
+#[derive(Serialize, Deserialize)]
+struct PackedRun<'b> {
+    events: usize,
+    first: EventTime,
+    last: EventTime,
+    #[serde(borrow, serialize_with = "as_bytes")]
+    digest: Cow<'b, [u8]>,
+}
+
+/// Writes bytes as such, and not one by one.
+fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 /// Where the event before was.
@@ -64,26 +82,108 @@ impl Last {
     }
 }
 
+/// Packs an output, stretch by stretch.
+#[derive(Default)]
+pub(crate) struct Packer {
+    packed: Packed<'static>,
+    numbers: Numbers,
+}
+
+impl Packer {
+    /// Adds a stretch that is `whole`, but for its events.
+    pub(crate) fn stretch(&mut self, whole: &Stretch, left_out: u64, events: &[TraceEvent]) {
+        let Self { packed, numbers } = self;
+        let mut bytes = Vec::with_capacity(events.len() * EVENT_BYTES);
+        let mut last = Last::default();
+        for event in events {
+            packed.event(numbers, last, event, &mut bytes);
+            last = Last::of(event);
+        }
+        self.add(whole, left_out, bytes, None);
+    }
+
+    /// Adds a run of the stretch `whole`.
+    pub(crate) fn run(&mut self, whole: &Stretch, run: &StoredRun) {
+        let &StoredRun { events, first, last, ref digest, .. } = run;
+        let run = PackedRun { events, first, last, digest: Cow::Owned(digest.clone()) };
+        self.add(whole, 0, Vec::new(), Some(run));
+    }
+
+    fn add(&mut self, whole: &Stretch, left_out: u64, events: Vec<u8>, run: Option<PackedRun<'static>>) {
+        let &Stretch { pid, tid, space, start, .. } = whole;
+        let events = Cow::Owned(events);
+        self.packed.stretches.push(PackedStretch { pid, tid, space, start, left_out, events, run });
+    }
+
+    /// The bytes of an output with these stretches and the counts of `output`.
+    ///
+    /// # Errors
+    /// There are more transfers than have numbers.
+    pub(crate) fn finish(self, output: &SegmentOutput) -> Result<Vec<u8>, NoOutput> {
+        let SegmentOutput { overflows, clock_errors, kernel_desyncs, .. } = *output;
+        let packed = Packed { overflows, clock_errors, kernel_desyncs, ..self.packed };
+        postcard::to_allocvec(&packed).map_err(|_| NoOutput("it cannot be written"))
+    }
+}
+
+/// Bytes of most events.
+const EVENT_BYTES: usize = 8;
+
+/// The numbers of the transfers of an output.
+struct Numbers {
+    all: FxHashMap<Transfer, u32>,
+    /// By what [`Self::place`] says: the number that was asked for last. Events are of few transfers, and
+    /// their hash is of 40 bytes.
+    recent: [u32; Self::PLACES],
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { all: FxHashMap::default(), recent: [0; Self::PLACES] }
+    }
+}
+
+impl Numbers {
+    const PLACES: usize = 1 << 10;
+
+    fn place(transfer: &Transfer) -> usize {
+        let (from, to) = match transfer {
+            Transfer::Branch { from, to, .. } => (from.ip.0, to.ip.0),
+            Transfer::Start { to, .. } => (0, to.ip.0),
+            Transfer::End { from, .. } => (from.ip.0, 0),
+        };
+        let spread = (from ^ to.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (spread >> 54) as usize % Self::PLACES
+    }
+
+    /// The number of a transfer, which is added to `known` if it is new.
+    #[inline]
+    fn of(&mut self, transfer: &Transfer, known: &mut Vec<Transfer>) -> u32 {
+        let recent = &mut self.recent[Self::place(transfer)];
+        if known.get(*recent as usize) != Some(transfer) {
+            *recent = *self.all.entry(*transfer).or_insert_with(|| {
+                known.push(*transfer);
+                known.len() as u32 - 1
+            });
+        }
+        *recent
+    }
+}
+
 impl SegmentOutput {
     /// The output as bytes. Counters are not in them.
     ///
     /// # Errors
     /// There are more transfers than have numbers.
     pub fn to_bytes(&self) -> Result<Vec<u8>, NoOutput> {
-        let Self { overflows, clock_errors, kernel_desyncs, .. } = *self;
-        let mut packed = Packed { overflows, clock_errors, kernel_desyncs, ..Packed::default() };
-        let mut numbers = FxHashMap::default();
+        let mut packer = Packer::default();
         for stretch in &self.stretches {
-            let (mut last, mut events) = (Last::default(), Vec::new());
-            for event in &stretch.events {
-                packed.event(&mut numbers, last, event, &mut events);
-                last = Last::of(event);
+            match &stretch.stored {
+                Some(run) => packer.run(stretch, run),
+                None => packer.stretch(stretch, stretch.left_out, &stretch.events),
             }
-            let Stretch { pid, tid, space, start, left_out, .. } = *stretch;
-            let events = Cow::Owned(events);
-            packed.stretches.push(PackedStretch { pid, tid, space, start, left_out, events });
         }
-        postcard::to_allocvec(&packed).map_err(|_| NoOutput("it cannot be written"))
+        packer.finish(self)
     }
 
     /// The output that these bytes are. It takes up to some forty times their memory.
@@ -91,18 +191,10 @@ impl SegmentOutput {
     /// # Errors
     /// They are none.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoOutput> {
-        let read = postcard::take_from_bytes::<Packed<'_>>(bytes);
-        let (packed, rest) = read.map_err(|_| DAMAGED)?;
-        if !rest.is_empty() {
-            return Err(NoOutput("there are bytes after its end"));
-        }
+        let packed = Packed::of(bytes)?;
         let Packed { overflows, clock_errors, kernel_desyncs, transfers, gaps, stretches } = packed;
-        let left_out = stretches.iter().map(|stretch| stretch.left_out).fold(0, u64::saturating_add);
-        if [overflows, clock_errors, kernel_desyncs, left_out].iter().any(|count| *count > COUNT_MAX) {
-            return Err(NoOutput("it counts more than there can be"));
-        }
-        let mut gaps = gaps.into_iter();
-        let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps));
+        let (mut gaps, mut runs) = (gaps.into_iter(), 0);
+        let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps, &mut runs));
         let stretches = stretches.collect::<Result<_, _>>()?;
         match gaps.next() {
             None => Ok(Self { stretches, overflows, clock_errors, kernel_desyncs }),
@@ -116,14 +208,23 @@ const COUNT_MAX: u64 = 1 << 32;
 
 const DAMAGED: NoOutput = NoOutput("its bytes are damaged");
 
-impl Packed<'_> {
-    fn event(
-        &mut self,
-        numbers: &mut FxHashMap<Transfer, u64>,
-        last: Last,
-        event: &TraceEvent,
-        to: &mut Vec<u8>,
-    ) {
+impl<'b> Packed<'b> {
+    fn of(bytes: &'b [u8]) -> Result<Self, NoOutput> {
+        let (packed, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(|_| DAMAGED)?;
+        if !rest.is_empty() {
+            return Err(NoOutput("there are bytes after its end"));
+        }
+        let Self { overflows, clock_errors, kernel_desyncs, ref stretches, .. } = packed;
+        let of_run = |stretch: &PackedStretch<'_>| stretch.run.as_ref().map_or(0, |run| run.events as u64);
+        let in_stretches = stretches.iter().map(|stretch| stretch.left_out.saturating_add(of_run(stretch)));
+        let in_stretches = in_stretches.fold(0, u64::saturating_add);
+        if [overflows, clock_errors, kernel_desyncs, in_stretches].iter().any(|count| *count > COUNT_MAX) {
+            return Err(NoOutput("it counts more than there can be"));
+        }
+        Ok(packed)
+    }
+
+    fn event(&mut self, numbers: &mut Numbers, last: Last, event: &TraceEvent, to: &mut Vec<u8>) {
         let BranchEvent { time: EventTime { lo, point, hi }, at, transfer } = match event {
             TraceEvent::Branch(branch) => branch,
             TraceEvent::Gap(gap) => {
@@ -131,11 +232,7 @@ impl Packed<'_> {
                 return to.push(0);
             }
         };
-        let number = *numbers.entry(*transfer).or_insert_with(|| {
-            self.transfers.push(*transfer);
-            self.transfers.len() as u64
-        });
-        write(to, number);
+        write(to, u64::from(numbers.of(transfer, &mut self.transfers)) + 1);
         write(to, folded(at.0.wrapping_sub(last.at)));
         write(to, folded(point.0.wrapping_sub(last.point)));
         write(to, point.0.wrapping_sub(lo.0));
@@ -148,11 +245,20 @@ impl PackedStretch<'_> {
         &self,
         transfers: &[Transfer],
         gaps: &mut impl Iterator<Item = Gap>,
+        runs: &mut usize,
     ) -> Result<Stretch, NoOutput> {
-        let Self { pid, tid, space, start, left_out, ref events } = *self;
+        let Self { pid, tid, space, start, left_out, ref events, ref run } = *self;
         let running = Running { pid, tid, from: start, to: Ns::MAX };
         let mut stretch = Stretch::new(running, space, start);
         stretch.left_out = left_out;
+        if let Some(run) = run {
+            if !events.is_empty() {
+                return Err(DAMAGED);
+            }
+            stretch.stored = Some(Box::new(run.unpack(*runs)?));
+            *runs += 1;
+            return Ok(stretch);
+        }
         stretch.events.reserve(events.len() / 6);
         let (mut last, mut rest) = (Last::default(), &**events);
         while !rest.is_empty() {
@@ -169,6 +275,19 @@ impl PackedStretch<'_> {
             stretch.push(event);
         }
         Ok(stretch)
+    }
+}
+
+impl PackedRun<'_> {
+    fn unpack(&self, number: usize) -> Result<StoredRun, NoOutput> {
+        let &Self { events, first, last, ref digest } = self;
+        let is_time = |time: EventTime| time.lo <= time.point && time.point <= time.hi;
+        let is_forward = first.lo <= last.lo && first.point <= last.point;
+        if events == 0 || !is_time(first) || !is_time(last) || !is_forward {
+            return Err(NoOutput("it has a run that there cannot be"));
+        }
+        let (segment, digest) = (Default::default(), digest.to_vec());
+        Ok(StoredRun { segment, number, events, first, last, digest })
     }
 }
 

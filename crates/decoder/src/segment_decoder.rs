@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use model::{CountersSince, TraceEvent};
+use model::{AuxOffset, CountersSince, TraceEvent};
 use rustc_hash::FxHashMap;
 
 use crate::Context;
@@ -32,6 +32,13 @@ pub trait SegmentDecoder: Sync {
     /// A line on how it worked, for diagnosis.
     fn diagnosis(&self) -> Option<String> {
         None
+    }
+
+    /// The runs of the output of the segment that starts at `at`, a stretch each, if it takes outputs from a
+    /// store: no other ones have events elsewhere.
+    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
+        let _ = (buffer, at);
+        SegmentOutput::default()
     }
 
     /// The events of a stretch have served, and their counters: their room can be used again.

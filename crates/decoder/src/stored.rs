@@ -11,10 +11,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use model::{AuxOffset, AuxPiece, DigestSink, Digester, EventTime, Gap, GapCause, Ns, TraceEvent};
-use serde::{Deserialize, Serialize};
+use model::{AuxOffset, AuxOwner, AuxPiece, DigestSink, Digester, EventTime, Gap, GapCause, Ns, TraceEvent};
 
+use crate::laid::{Laid, StoredOutput, StoredSegment, pack};
 use crate::owner::{Owner, Running};
+use crate::packed::NoOutput;
 use crate::pieces::{clip, extent, first_time, parts, start_time};
 use crate::segment::{Segment, Stream, Timed};
 use crate::segment_decoder::SegmentDecoder;
@@ -24,41 +25,26 @@ use crate::stretch::Stretch;
 use crate::workers::{Decoding, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats, Decoded, NoDigester, join};
 
-/// A segment with stored output, or a missing one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSegment {
-    /// Index in `Recording::buffers`.
-    pub buffer: usize,
-    /// Where it starts.
-    pub at: AuxOffset,
-    /// Where the next one starts, or the buffer ends.
-    pub end: AuxOffset,
-    /// The time of its first packets; 0 of a buffer's first segment, which may begin with a loss.
-    pub start: Ns,
-    /// The time of the next one's first packets; `None`: there is none.
-    pub until: Option<Ns>,
-    /// Its bytes of trace.
-    pub bytes: u64,
-    /// Its output is stored.
-    pub is_there: bool,
-}
-
 /// Where outputs are stored.
 pub trait StoredOutputs: Sync {
     /// The output of the segment that starts at `at` in a buffer. Where it cannot be read, it is empty, and
     /// the store knows why.
     fn output(&self, buffer: usize, at: AuxOffset) -> SegmentOutput;
+
+    /// The events of that output's digested runs, likewise.
+    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput;
 }
 
-/// Decodes a share of a recording and gives each segment's output to `take`, in the order of buffers and
-/// offsets, until that breaks.
-pub fn decode_share(
+/// Decodes a share of a recording and gives the outputs of its segments to `take`, in the order of buffers
+/// and offsets, until that breaks.
+pub fn decode_share<G: Digester>(
     decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,
     options: &DecodeOptions,
     share: Share,
     progress: &dyn Fn(u64),
-    take: &mut dyn FnMut(StoredSegment, SegmentOutput) -> ControlFlow<()>,
+    digester: Option<&G>,
+    take: &mut dyn FnMut(StoredSegment, Result<StoredOutput, NoOutput>) -> ControlFlow<()>,
 ) -> Decoded {
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let segments = segments(context.recording, segment_bytes, share);
@@ -68,9 +54,10 @@ pub fn decode_share(
     let decoding = Decoding { context, decoder: &*decoder };
     let items = segments.into_iter().map(item);
     with_outputs(decoding, decoding, None::<&NoDigester>, options.workers, items, |outputs| {
+        let mut laid = Laid::default();
         for segment in stored {
             if outputs.place().is_none() {
-                return;
+                break;
             }
             let (output, _) = outputs.take();
             stats.segments += 1;
@@ -81,9 +68,19 @@ pub fn decode_share(
             let events = |stretch: &Stretch| stretch.events.len() as u64 + stretch.left_out;
             stats.events += output.stretches.iter().map(events).sum::<u64>();
             progress(stats.bytes);
-            if take(segment, output).is_break() {
-                return;
+            if !laid.is_followed_by(&segment) {
+                if let Some((done, output)) = laid.take()
+                    && take(done, pack(output, digester)).is_break()
+                {
+                    return;
+                }
+                let owner = context.recording.buffers.get(segment.buffer).map(|buffer| buffer.owner);
+                laid.begin(segment, matches!(owner, Some(AuxOwner::Thread(_))));
             }
+            laid.add(segment, output, &*decoder);
+        }
+        if let Some((done, output)) = laid.take() {
+            let _ = take(done, pack(output, digester)); // nothing follows that it could break off
         }
     });
     decoded.diagnosis = decoder.diagnosis();
@@ -212,9 +209,16 @@ struct Store<'o> {
 impl SegmentDecoder for Store<'_> {
     fn decode(&self, context: &Context<'_>, segment: &Segment<'_>) -> SegmentOutput {
         let (buffer, at) = (segment.buffer, segment.start());
-        match self.missing.get(&(buffer, at)) {
-            None => self.outputs.output(buffer, at),
-            Some(missing) => missing.lost(context),
+        if let Some(missing) = self.missing.get(&(buffer, at)) {
+            return missing.lost(context);
         }
+        let mut output = self.outputs.output(buffer, at);
+        let runs = output.stretches.iter_mut().filter_map(|stretch| stretch.stored.as_mut());
+        runs.for_each(|run| run.segment = (buffer, at));
+        output
+    }
+
+    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
+        self.outputs.runs(buffer, at)
     }
 }

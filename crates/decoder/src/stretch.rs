@@ -3,6 +3,7 @@
 use model::{AuxOffset, Counters, CountersSince, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
 use crate::owner::Running;
+use crate::stored_run::StoredRun;
 
 /// Consecutive events of one thread.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Stretch {
     /// When it left again.
     left: Ns,
     pub(crate) events: Vec<TraceEvent>,
+    /// It has no events here, but these in a store.
+    pub(crate) stored: Option<Box<StoredRun>>,
     /// No event, nor any bound of its time, is before the event's before it: there is nothing to set right.
     pub(crate) in_order: bool,
     /// The number of transfers that the sink did not ask about.
@@ -50,6 +53,7 @@ impl Stretch {
             arrived,
             left,
             events: vec![],
+            stored: None,
             in_order: false,
             left_out: 0,
             counted: None,
@@ -148,9 +152,14 @@ pub(crate) struct LastTime {
 }
 
 impl LastTime {
+    /// That of a branch.
+    pub(crate) fn of_branch(EventTime { lo, point, .. }: EventTime) -> Self {
+        Self { lo, point, estimate: point }
+    }
+
     fn of(event: &TraceEvent) -> Self {
         let (time, estimate) = match event {
-            TraceEvent::Branch(branch) => (branch.time, branch.time.point),
+            TraceEvent::Branch(branch) => return Self::of_branch(branch.time),
             // Where the thread's own record of leaving says is not before the end of this one.
             TraceEvent::Gap(gap) if gap.cause == GapCause::UntracedCpu => (gap.to, gap.to.point),
             // What comes next may be earlier than the end of a gap is known.
@@ -164,7 +173,8 @@ impl LastTime {
         self.point.max(self.estimate.min(time.hi))
     }
 
-    fn is_before(self, time: EventTime) -> bool {
+    /// What is at `time` needs no other one.
+    pub(crate) fn is_before(self, time: EventTime) -> bool {
         time.lo >= self.lo && time.point >= self.point_of(time)
     }
 

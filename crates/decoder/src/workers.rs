@@ -18,14 +18,16 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use model::{Digester, Ns};
+use model::{DigestedRun, Digester, Ns, TraceEvent};
 
 use crate::Context;
 use crate::again::Again;
 use crate::segment::Segment;
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
+use crate::stored_run::StoredRun;
 use crate::stretch::Stretch;
+use crate::unpacked_runs::UnpackedRuns;
 
 /// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds
 /// something to do.
@@ -51,8 +53,8 @@ pub(crate) struct Place {
     pub(crate) again: Option<Again>,
 }
 
-/// A segment's output, and the digest of each stretch's events.
-type DigestedOutput<D> = (SegmentOutput, Vec<Option<D>>);
+/// A segment's output, and the digested runs of each stretch's events.
+type DigestedOutput<D> = (SegmentOutput, Vec<Vec<DigestedRun<D>>>);
 
 /// A segment that a worker has begun, and where its output goes; the flag: it is decoded more than once.
 type Job<'s, D> = (Segment<'s>, bool, mpsc::SyncSender<DigestedOutput<D>>);
@@ -172,15 +174,13 @@ impl<S, G: Digester> SharedQueue<'_, S, G> {
     fn decode(&self, (segment, is_again, give): Job<'_, G::Digest>) {
         let Decoding { context, decoder } = if is_again { self.again } else { self.once };
         let mut output = decoder.decode(context, &segment);
-        output.stretches.iter_mut().for_each(Stretch::keep_forward);
-        let digest =
-            |digester: &G, stretch: &Stretch| digester.digest(stretch.tid, stretch.space, &stretch.events);
         // Its events are cut where those begin that were given out.
         let digester = self.digester.filter(|_| !is_again);
-        let digests = digester.map_or_else(Vec::new, |digester| {
-            output.stretches.iter().map(|stretch| digest(digester, stretch)).collect()
-        });
-        let _ = give.send((output, digests)); // or the outputs are not taken any more
+        let mut unpacked = UnpackedRuns::default();
+        let mut events = |run: &StoredRun| unpacked.events(decoder, run);
+        let stretches = output.stretches.iter_mut();
+        let runs = stretches.map(|stretch| digested(digester, stretch, &mut events)).collect();
+        let _ = give.send((output, runs)); // or the outputs are not taken any more
     }
 }
 
@@ -198,4 +198,22 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> SharedQueue<'_, S, 
         let queue = self.room.wait_while(self.queue(), is_full);
         queue.unwrap_or_else(PoisonError::into_inner).begin()
     }
+}
+
+/// Makes a stretch ready to be given out; the runs of it that are digested. `events`: those of a stored one.
+fn digested<G: Digester>(
+    digester: Option<&G>,
+    stretch: &mut Stretch,
+    events: impl FnOnce(&StoredRun) -> Vec<TraceEvent>,
+) -> Vec<DigestedRun<G::Digest>> {
+    if let Some(stored) = stretch.stored.take() {
+        if let Some(digest) = digester.and_then(|digester| digester.unpack(&stored.digest)) {
+            let run = stored.with(digest);
+            stretch.stored = Some(stored);
+            return vec![run];
+        }
+        stretch.events = events(&stored);
+    }
+    stretch.keep_forward();
+    digester.map_or_else(Vec::new, |digester| digester.digest(stretch.tid, stretch.space, &stretch.events))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use analyzer::{
-    Analysis, Ancestor, CountersAsked, DigestedRuns, LatencyRange, Report, Request, RunDigester, StartWindow,
+    Analysis, Ancestor, CountersAsked, LatencyRange, Report, Request, RunDigest, RunDigester, StartWindow,
     Surroundings, TreeSink,
 };
 use anyhow::Result;
@@ -270,7 +270,7 @@ impl<'a> Opened<'a> {
     pub(crate) fn analyse(
         &self,
         digester: Option<RunDigester<'_>>,
-        analysis: &mut dyn DigestSink<DigestedRuns>,
+        analysis: &mut dyn DigestSink<RunDigest>,
     ) -> Result<()> {
         self.decode_by(|decoder, context, options, progress| match self.stored {
             None => {

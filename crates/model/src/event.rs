@@ -1,6 +1,8 @@
 //! What the decoder says: control transfers and gaps, per thread, in the order of execution.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -206,26 +208,60 @@ impl TraceEvent {
     }
 }
 
-/// Does work on a thread's events before it is their turn: on any worker, in any order.
+/// Consecutive events of a thread, and what a [`Digester`] made of them.
+#[derive(Debug)]
+pub struct DigestedRun<D> {
+    /// Places of the events among those that were digested together.
+    pub events: Range<usize>,
+    /// Time of the first event.
+    pub first: EventTime,
+    /// Time of the last event, which is a branch.
+    pub last: EventTime,
+    /// What the sink takes in the place of the events.
+    pub digest: D,
+}
+
+/// Does work on a thread's events before it is their turn: on any worker, in any order, or in another
+/// process.
 pub trait Digester: Sync {
     /// What it makes of consecutive events.
     type Digest: Send;
 
-    /// Looks at consecutive events of a thread, without knowing those before.  `None`: they are of no use.
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<Self::Digest>;
+    /// The runs of which it is of use, none within another, in order: of consecutive events of a thread,
+    /// without knowing those before.
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>>;
+
+    /// A digest as bytes, for another process whose digester does the same; `None`: there it is of no use.
+    fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>>;
+
+    /// The digest that these bytes are; `None`: they are none, or it is of no use here.
+    fn unpack(&self, bytes: &[u8]) -> Option<Self::Digest>;
 }
 
 /// A sink that a [`Digester`] works for.
 pub trait DigestSink<D>: EventSink {
-    /// [`EventSink::events`] with their digest, and the number of events, from the first on, that have got
-    /// later times since the digest was made: time never runs backwards in a thread.
-    fn digested(&mut self, pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent], digest: (D, usize));
+    /// [`EventSink::events`] of a run: `events` gives them, where its digest does not do in their place.
+    fn run<'e>(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        space: SpaceId,
+        run: &DigestedRun<D>,
+        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+    );
 }
 
 /// Any sink does without a digester.
 impl<S: EventSink> DigestSink<Infallible> for S {
-    fn digested(&mut self, _: Pid, _: Tid, _: SpaceId, _: &[TraceEvent], (none, _): (Infallible, usize)) {
-        match none {}
+    fn run<'e>(
+        &mut self,
+        _: Pid,
+        _: Tid,
+        _: SpaceId,
+        run: &DigestedRun<Infallible>,
+        _: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+    ) {
+        match run.digest {}
     }
 }
 

@@ -2,30 +2,43 @@
 //!
 //! ```text
 //!   flags   as of a stream (`flow`)
-//!   bytes that are missing after each output, 2 bytes of length, an output; again and again
+//!   bytes that are missing after each output; 2 bytes of length, an output; 2 bytes of length, the events of
+//!   its runs; again and again
 //! ```
 
 use analyzer::{Analysis, Report, Request, Surroundings};
 use decoder::{
-    Context, DecodeOptions, DecodeStats, OwnDecoder, SegmentOutput, Share, StoredOutputs, StoredSegment,
-    decode_share, join_stored,
+    Context, DecodeOptions, DecodeStats, NoOutput, OwnDecoder, SegmentOutput, Share, StoredOutput,
+    StoredOutputs, StoredSegment, decode_share, join_stored,
 };
 use model::{AuxOffset, Ns, Recording, Schedule};
 
 use crate::flow::{HEAD, functions, recorded};
 use crate::program;
 
-/// Bytes before an output.
-const OUTPUT_HEAD: usize = 3;
+/// The outputs and the events of their runs, by where their segments are.
+struct Outputs<'i>(Vec<(StoredSegment, [&'i [u8]; 2])>);
 
-/// The outputs, by where their segments are.
-struct Outputs<'i>(Vec<(StoredSegment, &'i [u8])>);
+impl<'i> Outputs<'i> {
+    fn bytes(&self, at: AuxOffset) -> [&'i [u8]; 2] {
+        self.0.iter().find(|(segment, _)| segment.at == at).map_or([&[], &[]], |(_, bytes)| *bytes)
+    }
+}
 
 impl StoredOutputs for Outputs<'_> {
     fn output(&self, _: usize, at: AuxOffset) -> SegmentOutput {
-        let output = self.0.iter().find(|(segment, _)| segment.at == at);
-        output.and_then(|(_, bytes)| SegmentOutput::from_bytes(bytes).ok()).unwrap_or_default()
+        SegmentOutput::from_bytes(self.bytes(at)[0]).unwrap_or_default()
     }
+
+    fn runs(&self, _: usize, at: AuxOffset) -> SegmentOutput {
+        SegmentOutput::from_bytes(self.bytes(at)[1]).unwrap_or_default()
+    }
+}
+
+/// Two bytes of length, and so many bytes; then what is left.
+fn counted(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = input.split_first_chunk::<2>()?;
+    rest.split_at_checked(u16::from_le_bytes(*len).into())
 }
 
 /// A byte that says how it was recorded, and outputs.
@@ -40,12 +53,12 @@ pub fn parts(input: &[u8]) {
     let begin = recording.time_span.map_or(Ns(0), |(begin, _)| begin);
     let mut outputs = Outputs(Vec::new());
     let mut at = 0;
-    while let Some((&[missing, low, high], after)) = rest.split_first_chunk::<OUTPUT_HEAD>() {
-        let len = usize::from(u16::from_le_bytes([low, high]));
-        let Some((bytes, after)) = after.split_at_checked(len) else { break };
+    while let Some((missing, after)) = rest.split_first() {
+        let Some((output, after)) = counted(after) else { break };
+        let Some((runs, after)) = counted(after) else { break };
         rest = after;
-        check_rewritten(bytes);
-        for (len, is_there) in [(1000, true), (u64::from(missing), false)] {
+        [output, runs].into_iter().for_each(check_rewritten);
+        for (len, is_there) in [(1000, true), (u64::from(*missing), false)] {
             let (start, end) = (Ns(begin.0 + at), at + len);
             let segment = StoredSegment {
                 buffer: 0,
@@ -57,7 +70,7 @@ pub fn parts(input: &[u8]) {
                 is_there,
             };
             if len > 0 {
-                outputs.0.push((segment, if is_there { bytes } else { &[] }));
+                outputs.0.push((segment, if is_there { [output, runs] } else { [&[], &[]] }));
             }
             at = end;
         }
@@ -95,14 +108,20 @@ pub fn parts_of_stream(input: &[u8]) -> Vec<u8> {
     let context = Context::new(&recording, &schedule, image, false);
     let options = DecodeOptions { segment_bytes, ..DecodeOptions::default() };
     let mut parts = input[..HEAD - 1].to_vec();
-    let mut take = |_, output: SegmentOutput| {
-        let bytes = output.to_bytes().unwrap();
+    let mut take = |_, stored: Result<StoredOutput, NoOutput>| {
+        let StoredOutput { output, runs } = stored.unwrap();
         parts.push(0);
-        parts.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
-        parts.extend(bytes);
+        for bytes in [output, runs] {
+            parts.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
+            parts.extend(bytes);
+        }
         std::ops::ControlFlow::Continue(())
     };
+    let request = Request { functions: functions().to_vec(), ..Request::default() };
+    let around = Surroundings::of(&recording, &schedule, program::image());
+    let digester = Analysis::new(&request, around).digester();
     let whole = Share { number: 1, of: 1 };
-    decode_share(Box::<OwnDecoder>::default(), &context, &options, whole, &|_| (), &mut take);
+    let decoder = Box::<OwnDecoder>::default();
+    decode_share(decoder, &context, &options, whole, &|_| (), digester.as_ref(), &mut take);
     parts
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use decoder::{Context, OwnDecoder, Segment, SegmentDecoder, SegmentOutput};
-use model::{CountersSince, Digester, SpaceId, Tid, TraceEvent};
+use model::{CountersSince, DigestedRun, Digester, SpaceId, Tid, TraceEvent};
 
 use crate::stopwatch::on_cpu_ns;
 
@@ -66,9 +66,17 @@ impl SegmentDecoder for Watched<OwnDecoder> {
 impl<T: Digester> Digester for Watched<T> {
     type Digest = T::Digest;
 
-    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Option<T::Digest> {
-        let digest = self.0.digest(tid, space, events);
+    fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<T::Digest>> {
+        let runs = self.0.digest(tid, space, events);
         self.1.goes_on();
-        digest
+        runs
+    }
+
+    fn pack(&self, digest: &T::Digest) -> Option<Vec<u8>> {
+        self.0.pack(digest)
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Option<T::Digest> {
+        self.0.unpack(bytes)
     }
 }

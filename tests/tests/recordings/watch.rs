@@ -7,8 +7,8 @@ use std::process::Command;
 
 use decoder::{Context, Continuation, DecodeOptions, Grown};
 use model::{
-    AuxBuffer, AuxOffset, AuxPiece, Digester, EventSink, Ns, Pid, Recording, SpaceId, Tid, TraceEvent,
-    Transfer,
+    AuxBuffer, AuxOffset, AuxPiece, DigestedRun, Digester, EventSink, Ns, Pid, Recording, SpaceId, Tid,
+    TraceEvent, Transfer,
 };
 use serde_json::Value;
 use truth_tests::{Opened, fixture, pipeline};
@@ -47,7 +47,15 @@ enum Nothing {}
 impl Digester for Nothing {
     type Digest = std::convert::Infallible;
 
-    fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Option<Self::Digest> {
+    fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>> {
+        match *self {}
+    }
+
+    fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>> {
+        match *digest {}
+    }
+
+    fn unpack(&self, _: &[u8]) -> Option<Self::Digest> {
         match *self {}
     }
 }

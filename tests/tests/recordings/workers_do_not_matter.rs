@@ -1,15 +1,17 @@
 //! Events, report and output are the same for every number of workers, every size of the memo, and with and
 //! without what no sink asked about.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::process::Command;
 
-use analyzer::{Analysis, CheckedAnalysis, DigestedRuns, Place, Request, Surroundings};
+use analyzer::{Analysis, CheckedAnalysis, Place, Request, RunDigest, Surroundings};
 use decoder::{DecodeOptions, OwnDecoder};
 use func_latency::render::Names;
 use func_latency::render::rows::{self, Origin, RowsFile, RowsForm, RowsWriter};
 use model::{
-    AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid, TraceEvent,
+    AuxOwner, DigestSink, DigestedRun, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid,
+    TraceEvent,
 };
 use truth_tests::{Opened, fixture, pipeline};
 
@@ -125,7 +127,7 @@ fn what_is_left_out() {
 /// An analysis of which the workers do a part.
 struct Ahead<'a> {
     analysis: Analysis<'a>,
-    /// Stretches with runs that they analysed.
+    /// Runs that they analysed.
     digested: usize,
 }
 
@@ -147,17 +149,17 @@ impl EventSink for Ahead<'_> {
     }
 }
 
-impl DigestSink<DigestedRuns> for Ahead<'_> {
-    fn digested(
+impl DigestSink<RunDigest> for Ahead<'_> {
+    fn run<'e>(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
-        events: &[TraceEvent],
-        digest: (DigestedRuns, usize),
+        run: &DigestedRun<RunDigest>,
+        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
     ) {
         self.digested += 1;
-        self.analysis.digested(pid, tid, space, events, digest);
+        self.analysis.run(pid, tid, space, run, events);
     }
 }
 
@@ -179,7 +181,7 @@ fn who_analyses() {
         let (in_turn, ahead) = (in_turn.finish(), ahead.analysis.finish());
         assert!(in_turn.trace.events > 0 && ahead == in_turn, "{name}");
     });
-    assert_eq!(digested > 0, recordings > 0, "{digested} stretches had runs of calls");
+    assert_eq!(digested > 0, recordings > 0, "{digested} runs of calls");
 }
 
 /// Numbers in the place of names.

@@ -26,15 +26,17 @@
 //!   tid 8                     ... of this thread
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use model::{
     AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, CountersSince, Cpu,
-    Cycles, DigestSink, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId,
-    FunctionKind, FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region, Schedule, Sideband,
-    SidebandRecord, Site, SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent, Transfer, Waiting,
-    WakerSeen, Waking,
+    Cycles, DigestSink, DigestedRun, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt,
+    FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region,
+    Schedule, Sideband, SidebandRecord, Site, SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent,
+    Transfer, Waiting, WakerSeen, Waking,
 };
 
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
@@ -581,10 +583,19 @@ fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[
     let ahead = |mut analysis: Analysis<'_>| {
         let digester = analysis.digester()?.of_shortest_runs();
         for (tid, space, events) in &stretches {
-            match digester.digest(*tid, *space, events) {
-                Some(digest) => analysis.digested(Pid(7), *tid, *space, events, (digest, 0)),
-                None => analysis.events(Pid(7), *tid, *space, events),
+            let mut next = 0;
+            for DigestedRun { events: Range { start, end }, digest, first, last } in
+                digester.digest(*tid, *space, events)
+            {
+                // As another process would have it, if that has a use for it.
+                let bytes = digester.pack(&digest);
+                let digest = bytes.map_or(digest, |bytes| digester.unpack(&bytes).unwrap());
+                let run = DigestedRun { events: start..end, first, last, digest };
+                analysis.events(Pid(7), *tid, *space, &events[next..start]);
+                analysis.run(Pid(7), *tid, *space, &run, &|| Cow::Borrowed(&events[start..end]));
+                next = end;
             }
+            analysis.events(Pid(7), *tid, *space, &events[next..]);
         }
         Some(analysis.finish())
     };

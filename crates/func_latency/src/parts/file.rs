@@ -1,11 +1,12 @@
 //! The file of a part, or of several laid together.
 //!
 //! ```text
-//!   "FLPARTS1"
-//!   outputs of segments, by buffer and offset    postcard of decoder::SegmentOutput, each
+//!   "FLPARTS2"
+//!   outputs of segments, by buffer and offset,   postcard of decoder::SegmentOutput, each:
+//!   each followed by the events of its runs      those are only read where a run's digest does not do
 //!   index                                        postcard of Index: where they are, and of what they are
 //!   place, length and CRC-32 of the index        8, 8 and 4 bytes, little endian
-//!   "FLPARTS1"
+//!   "FLPARTS2"
 //! ```
 //! Its bytes do not depend on the order in which the parts were laid together.
 
@@ -20,13 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::args::PARTS_MAX;
 use crate::exit::{Exit, failure};
 
-const MAGIC: &[u8; 8] = b"FLPARTS1";
+const MAGIC: &[u8; 8] = b"FLPARTS2";
 
 /// Place, length and checksum of the index, and the magic number.
 const TRAILER_BYTES: usize = 28;
 
-/// Bytes of an output, at most: reading it takes up to forty times as much memory. A segment's output is
-/// about as large as its 64 KB of trace.
+/// Bytes of an output, at most: reading it takes up to forty times as much memory. Some 2 MB are usual.
 const OUTPUT_BYTES_MAX: usize = 1 << 24;
 
 /// Bytes of an index, at most: that of 5,000 GB of trace.
@@ -61,6 +61,13 @@ struct Index {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) segment: StoredSegment,
+    output: Extent,
+    runs: Extent,
+}
+
+/// A range of bytes with its checksum.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Extent {
     place: u64,
     bytes: u32,
     crc: u32,
@@ -79,13 +86,15 @@ impl<'o> PartWriter<'o> {
         Ok(Self { out, place: MAGIC.len() as u64, entries: Vec::new() })
     }
 
-    /// Adds the output of a segment, which comes after those that are there.
-    pub(crate) fn add(&mut self, segment: StoredSegment, output: &SegmentOutput) -> io::Result<()> {
-        self.add_bytes(segment, &output.to_bytes().map_err(io::Error::other)?)
+    /// Adds the bytes of an output, of segments that come after those that are there, and those of the events
+    /// of its runs.
+    pub(crate) fn add(&mut self, segment: StoredSegment, [output, runs]: [&[u8]; 2]) -> io::Result<()> {
+        let (output, runs) = (self.write(&segment, output)?, self.write(&segment, runs)?);
+        self.entries.push(Entry { segment, output, runs });
+        Ok(())
     }
 
-    /// Adds the bytes of an output.
-    pub(crate) fn add_bytes(&mut self, segment: StoredSegment, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, segment: &StoredSegment, bytes: &[u8]) -> io::Result<Extent> {
         if bytes.len() > OUTPUT_BYTES_MAX {
             let message = format!(
                 "between AUX offsets {} and {} is no PSB to cut the trace at, and what is in between is too much \
@@ -97,9 +106,9 @@ impl<'o> PartWriter<'o> {
         self.out.write_all(bytes)?;
         let crc = crc32fast::hash(bytes);
         // Not more than the bound above.
-        self.entries.push(Entry { segment, place: self.place, bytes: bytes.len() as u32, crc });
+        let extent = Extent { place: self.place, bytes: bytes.len() as u32, crc };
         self.place += bytes.len() as u64;
-        Ok(())
+        Ok(extent)
     }
 
     /// Writes the index.
@@ -149,15 +158,19 @@ impl PartFile {
         Ok(Self { path: path.to_owned(), bytes, facts, entries })
     }
 
-    /// The bytes of an output.
+    /// The bytes of an output and those of the events of its runs.
     ///
     /// # Errors
     /// They are damaged.
-    pub(crate) fn bytes(&self, entry: &Entry) -> Result<&[u8]> {
-        let at = usize::try_from(entry.place).unwrap_or(usize::MAX);
-        let bytes = self.bytes.get(at..at.saturating_add(entry.bytes as usize)).unwrap_or_default();
-        if bytes.len() > OUTPUT_BYTES_MAX || crc32fast::hash(bytes) != entry.crc {
-            return Err(bad(&self.path, format!("is damaged at offset {:#x}", entry.place)));
+    pub(crate) fn bytes(&self, entry: &Entry) -> Result<[&[u8]; 2]> {
+        Ok([self.extent(entry.output)?, self.extent(entry.runs)?])
+    }
+
+    fn extent(&self, Extent { place, bytes, crc }: Extent) -> Result<&[u8]> {
+        let at = usize::try_from(place).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(at..at.saturating_add(bytes as usize)).unwrap_or_default();
+        if bytes.len() > OUTPUT_BYTES_MAX || crc32fast::hash(bytes) != crc {
+            return Err(bad(&self.path, format!("is damaged at offset {place:#x}")));
         }
         Ok(bytes)
     }
@@ -167,8 +180,20 @@ impl PartFile {
     /// # Errors
     /// It is damaged.
     pub(crate) fn output(&self, entry: &Entry) -> Result<SegmentOutput> {
-        let read = SegmentOutput::from_bytes(self.bytes(entry)?);
-        read.map_err(|why| bad(&self.path, format!("at offset {:#x} is {why}", entry.place)))
+        self.read(entry.output)
+    }
+
+    /// The events of an output's digested runs, a stretch each.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub(crate) fn runs(&self, entry: &Entry) -> Result<SegmentOutput> {
+        self.read(entry.runs)
+    }
+
+    fn read(&self, extent: Extent) -> Result<SegmentOutput> {
+        let read = SegmentOutput::from_bytes(self.extent(extent)?);
+        read.map_err(|why| bad(&self.path, format!("at offset {:#x} is {why}", extent.place)))
     }
 
     /// That something is wrong with the file.
@@ -214,12 +239,13 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
     let is_whole = |entry: &Entry| entry.segment.is_there && entry.segment.at < entry.segment.end;
     // An output is of one segment only: the bytes read are bounded by the size of the file.
     let mut next = MAGIC.len() as u64;
-    let follows = |entry: &Entry| {
-        let is_next = entry.place == next;
-        next = next.saturating_add(u64::from(entry.bytes));
+    let follows = |extent: Extent| {
+        let is_next = extent.place == next;
+        next = next.saturating_add(u64::from(extent.bytes));
         is_next
     };
-    let is_laid_out = index.entries.iter().all(follows) && next == place;
+    let mut extents = index.entries.iter().flat_map(|entry| [entry.output, entry.runs]);
+    let is_laid_out = extents.all(follows) && next == place;
     if !is_laid_out || !is_in_order || !index.entries.iter().all(is_whole) {
         return Err("has segments that there cannot be");
     }
@@ -247,7 +273,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut writer = PartWriter::new(&mut bytes).unwrap();
         for segment in segments {
-            writer.add(*segment, &SegmentOutput::default()).unwrap();
+            writer.add(*segment, [b"out", b""]).unwrap();
         }
         writer.finish(facts).unwrap();
         bytes
@@ -258,8 +284,8 @@ mod tests {
         let facts = facts(3, &[1, 3]);
         let index = read_index(&written(&facts, &[segment(0, 5, 9), segment(0, 9, 12), segment(2, 0, 1)]));
         let Index { facts: read, entries } = index.unwrap();
-        let found: Vec<_> = entries.iter().map(|entry| (entry.segment.buffer, entry.place)).collect();
-        let bytes = u64::from(entries[0].bytes);
+        let found: Vec<_> = entries.iter().map(|entry| (entry.segment.buffer, entry.output.place)).collect();
+        let bytes = u64::from(entries[0].output.bytes + entries[0].runs.bytes);
         assert_eq!((read, found), (facts, vec![(0, 8), (0, 8 + bytes), (2, 8 + 2 * bytes)]));
     }
 
@@ -289,7 +315,7 @@ mod tests {
         // Two segments with one output.
         let mut bytes = Vec::new();
         let mut writer = PartWriter::new(&mut bytes).unwrap();
-        writer.add(segment(0, 0, 1), &SegmentOutput::default()).unwrap();
+        writer.add(segment(0, 0, 1), [b"out", b"runs"]).unwrap();
         let again = Entry { segment: segment(0, 1, 2), ..writer.entries[0] };
         writer.entries.push(again);
         writer.finish(&facts(1, &[1])).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::Analysis;
 use anyhow::{Context as _, Result};
-use decoder::{DecodeOptions, Share};
+use decoder::{DecodeOptions, NoOutput, Share, StoredOutput};
 use model::EventSink as _;
 
 use super::file::{Facts, PartWriter};
@@ -95,7 +95,7 @@ fn write(opened: &Opened<'_>, share: Share, to: &Path, facts: &Facts) -> Result<
     let Opened { config, recording, schedule, image, .. } = *opened;
     // The events are those that the analysis of the whole will ask for.
     let analysis = Analysis::new(&opened.request()?, opened.surroundings());
-    let asks_about = analysis.asks_about();
+    let (asks_about, digester) = (analysis.asks_about(), analysis.digester());
     let context = decoder::Context {
         asks_about: asks_about.as_ref(),
         ..decoder::Context::new(recording, schedule, image, false)
@@ -107,12 +107,21 @@ fn write(opened: &Opened<'_>, share: Share, to: &Path, facts: &Facts) -> Result<
     output::write_file(to, |out| {
         let mut writer = PartWriter::new(out)?;
         let mut written: io::Result<()> = Ok(());
-        let mut take = |segment, output| {
-            written = writer.add(segment, &output);
+        let mut take = |segment, stored: Result<StoredOutput, NoOutput>| {
+            let added = stored.map_err(io::Error::other);
+            written = added.and_then(|StoredOutput { output, runs }| writer.add(segment, [&output, &runs]));
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let progress = |done| progress.at(done);
-        decoded = decoder::decode_share(decoder, &context, &options, share, &progress, &mut take);
+        decoded = decoder::decode_share(
+            decoder,
+            &context,
+            &options,
+            share,
+            &progress,
+            digester.as_ref(),
+            &mut take,
+        );
         written?;
         writer.finish(facts)
     })?;

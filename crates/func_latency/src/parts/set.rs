@@ -113,7 +113,7 @@ impl PartSet {
             let mut writer = PartWriter::new(out)?;
             for (file, entry) in &self.entries {
                 match self.files.get(*file).map(|file| file.bytes(entry)) {
-                    Some(Ok(bytes)) => writer.add_bytes(entry.segment, bytes)?,
+                    Some(Ok(bytes)) => writer.add(entry.segment, bytes)?,
                     Some(Err(error)) => {
                         damaged = Err(error);
                         return Err(std::io::Error::other("a part is damaged"));
@@ -138,20 +138,33 @@ impl StoredTrace for PartSet {
     }
 }
 
+impl PartSet {
+    /// What `read` finds of the output of the segment that starts at `at`; nothing where it fails.
+    fn read<T: Default>(
+        &self,
+        buffer: usize,
+        at: AuxOffset,
+        read: impl FnOnce(&PartFile, &Entry) -> Result<T>,
+    ) -> T {
+        let key = |(_, entry): &(usize, Entry)| (entry.segment.buffer, entry.segment.at);
+        let place = self.entries.binary_search_by_key(&(buffer, at), key);
+        let entry = place.ok().and_then(|place| self.entries.get(place));
+        let found = entry.and_then(|(file, entry)| Some((self.files.get(*file)?, entry)));
+        let Some((file, entry)) = found else { return T::default() };
+        read(file, entry).unwrap_or_else(|error| {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            T::default()
+        })
+    }
+}
+
 impl StoredOutputs for PartSet {
     fn output(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
-        let place = self
-            .entries
-            .binary_search_by_key(&(buffer, at), |(_, entry)| (entry.segment.buffer, entry.segment.at));
-        let entry = place.ok().and_then(|place| self.entries.get(place));
-        let Some((file, entry)) = entry.and_then(|(file, entry)| Some((self.files.get(*file)?, entry)))
-        else {
-            return SegmentOutput::default();
-        };
-        file.output(entry).unwrap_or_else(|error| {
-            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            SegmentOutput::default()
-        })
+        self.read(buffer, at, PartFile::output)
+    }
+
+    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
+        self.read(buffer, at, PartFile::runs)
     }
 }
 

@@ -1,13 +1,14 @@
 //! What makes a capture: a slow call, a function that is entered, a gap. Looked for while the trace is
 //! analysed.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use analyzer::{Analysis, CallRow, DigestedRuns, Reason, RowGap, RowSink};
+use analyzer::{Analysis, CallRow, Reason, RowGap, RowSink, RunDigest};
 use model::{
-    AuxOwner, DigestSink, EventSink, FunctionId, FunctionSet, GapCause, Ns, Pid, SpaceId, StretchCounters,
-    Tid, TraceEvent, Transfer,
+    AuxOwner, DigestSink, DigestedRun, EventSink, FunctionId, FunctionSet, GapCause, Ns, Pid, SpaceId,
+    StretchCounters, Tid, TraceEvent, Transfer,
 };
 
 use super::recent::Recent;
@@ -297,16 +298,16 @@ impl EventSink for Noticing<'_, '_> {
     }
 }
 
-impl DigestSink<DigestedRuns> for Noticing<'_, '_> {
-    fn digested(
+impl DigestSink<RunDigest> for Noticing<'_, '_> {
+    fn run<'e>(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
-        events: &[TraceEvent],
-        digest: (DigestedRuns, usize),
+        run: &DigestedRun<RunDigest>,
+        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
     ) {
-        self.look_at(tid, events);
-        self.analysis.digested(pid, tid, space, events, digest);
+        self.look_at(tid, &events());
+        self.analysis.run(pid, tid, space, run, events);
     }
 }
