@@ -164,14 +164,15 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
         let Some(base) = self.top_base() else { return };
         let is_there = |&i: &usize| self.get(i).is_some_and(|frame| frame.function == to.function);
-        match (base..self.depth() - 1).rev().find(is_there) {
-            Some(caller) => {
-                // What was found in that code may be a frame of another function that has jumped there, too.
-                if self.get(caller).is_some_and(|frame| frame.kind == FrameKind::Found) {
-                    self.notice(session, Notice::Doubt { from: caller + 1 });
-                }
-                self.close_to(session, caller + 1, Status::Complete);
-            }
+        let caller = (base..self.depth() - 1).rev().find(is_there);
+        // What was found in that code may be a frame of another function that has jumped there, too; and a
+        // frame of that function may have jumped to what was found.
+        let outermost = caller.unwrap_or(base);
+        if self.get(outermost).is_some_and(|frame| frame.kind == FrameKind::Found) {
+            self.notice(session, Notice::Doubt { from: outermost + 1 });
+        }
+        match caller {
+            Some(caller) => self.close_to(session, caller + 1, Status::Complete),
             None => self.run_code_of(to.function, false),
         }
     }

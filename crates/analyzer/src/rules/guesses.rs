@@ -221,4 +221,14 @@ fn code_that_is_found_running_may_be_of_another_call_than_its_function_s() {
         40 jmp g+10 f+50";
     let of_g = Request { functions: vec![id("g")], ..Request::default() };
     check_request(script, of_g, "30 +10 complete jump f+20 undecided");
+    // Or f has jumped to h and goes on: then g ends at 40, and not at 60.
+    let script = "
+        10 gap 20
+        20 resume h+8
+        25 jmp h+20 f+8
+        30 jmp f+20 g
+        40 jmp g+10 f+50
+        60 ret f+60 main+15";
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "30 +30 complete jump f+20 undecided");
 }
