@@ -58,15 +58,7 @@ impl Stack<'_> {
     /// that are unwound. If there are several, what comes after tells.
     pub(super) fn leave_for_older_call(&mut self, event: &Event, ahead: &Events<'_>) {
         let from = self.code.function(event.from);
-        let waits = |&i: &usize| self.frames[i].hidden && self.frames[i].returns_to(event.to);
-        let is_called = |&i: &usize| {
-            let called = self.frames.get(i + 1).is_some_and(|called| called.entered == Entered::Filter);
-            called && self.frames[i + 1..self.group_end(i + 1)].iter().any(|frame| frame.has_code_of(from))
-        };
-        let caller = |i: usize| self.group_base(i).checked_sub(1);
-        let is_in_sight = |&i: &usize| !self.frames[i].hidden && !self.frames[i].signal_mark;
-        let jumpers = (0..self.frames.len()).rev().filter(waits).filter(is_called);
-        let callers: Vec<usize> = jumpers.filter_map(caller).filter(is_in_sight).collect();
+        let callers: Vec<usize> = self.callers_of_older(self.frames.len(), from, event.to).collect();
         if callers.is_empty() {
             return;
         }
@@ -80,6 +72,21 @@ impl Stack<'_> {
         let end = self.group_end(called);
         self.doubt_from(end);
         self.close_to(end, Status::Unwound);
+    }
+
+    /// The frames of the outermost `len`, innermost first, that wait at `to` for a call that went out of
+    /// sight and has jumped to `function`, in sight.
+    fn callers_of_older(&self, len: usize, function: FunctionIndex, to: Avma) -> impl Iterator<Item = usize> {
+        let waits = move |&i: &usize| self.frames[i].hidden && self.frames[i].returns_to(to);
+        let is_called = move |&i: &usize| {
+            let called = self.frames[i + 1].entered == Entered::Filter;
+            called
+                && self.frames[i + 1..self.group_end(i + 1)].iter().any(|frame| frame.has_code_of(function))
+        };
+        let caller = |i: usize| self.group_base(i).checked_sub(1);
+        let is_in_sight = |&i: &usize| !self.frames[i].hidden && !self.frames[i].signal_mark;
+        let jumpers = (1..len).rev().map(|i| i - 1).filter(waits).filter(is_called);
+        jumpers.filter_map(caller).filter(is_in_sight)
     }
 
     /// Code that is not seen has called some frame: it may have caught an exception that has ended that.
@@ -196,7 +203,7 @@ impl Stack<'_> {
                 let returns = |way: &Way| way.calls.last().is_some_and(|c| c.returns_to == Some(event.to));
                 let alike = ways.iter().all(returns);
                 if alike {
-                    ways.iter_mut().for_each(|way| way.calls.truncate(way.calls.len() - 1));
+                    ways.iter_mut().for_each(|way| way.keep_calls(way.calls.len() - 1));
                 }
                 alike
             }
@@ -215,7 +222,10 @@ impl Stack<'_> {
             }
             Kind::FilterIn => return self.follow_arrival(way, event.to, next),
             Kind::Return => return self.follow_return(way, event, next),
-            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if !event.left_filter() => {
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump if event.left_filter() => {
+                self.follow_jump_out(&mut way, to);
+            }
+            Kind::Jump | Kind::ConditionalJump | Kind::IndirectJump => {
                 let jumper = self.code.function(event.from);
                 let from = way.calls.last().map(|call| call.function).or(way.tail);
                 let elsewhere = jumper != to && from.unwrap_or(jumper) != to;
@@ -224,6 +234,9 @@ impl Stack<'_> {
                 } else if elsewhere && event.kind != Kind::IndirectJump {
                     if way.calls.is_empty() && self.frames[way.frame].function == to {
                         way.tail = None; // back in the function that tail-called what ran
+                        way.runs.clear();
+                    } else {
+                        way.run(to);
                     }
                 } else if elsewhere {
                     let before = next.ways.len();
@@ -231,12 +244,39 @@ impl Stack<'_> {
                     if next.ways.len() > before {
                         next.lands = true;
                         return;
-                    } // else a jump into code that functions share
+                    }
+                    way.run(to); // a jump into code that functions share
                 }
             }
             _ => (),
         }
         next.ways.push(way);
+    }
+
+    /// What runs has left the IP filter with a jump to `to`, which returns for it, unless that is a part of
+    /// its own outside.
+    fn follow_jump_out(&self, way: &mut Way, to: FunctionIndex) {
+        let runs = way.calls.last().map(|call| call.function).or(way.tail);
+        if runs.unwrap_or(self.frames[way.frame].function) == to {
+            return;
+        }
+        let returns_to = match way.calls.last() {
+            Some(&call) => {
+                way.keep_calls(way.calls.len() - 1);
+                call.returns_to
+            }
+            None => {
+                let base = self.group_base(way.frame);
+                *way = match self.below(base) {
+                    Some(below) => Way::at(way.landed, below),
+                    None => Way { tail: Some(FunctionIndex::UNKNOWN), ..Way::at(way.landed, 0) },
+                };
+                self.frames[base].returns_to
+            }
+        };
+        if returns_to.is_some() {
+            way.calls.push(Called { returns_to, hidden: true, ..Called::unseen(FunctionIndex::UNKNOWN) });
+        }
     }
 
     /// Control comes in from outside the IP filter.
@@ -246,7 +286,7 @@ impl Stack<'_> {
         let runs = way.calls.last().map(|call| call.function).or(way.tail);
         if let Some(call) = way.calls.iter().rposition(|call| call.returns_to == Some(ip)) {
             next.returns = true;
-            way.calls.truncate(call);
+            way.keep_calls(call);
         } else if self.code.is_entry(to, ip) {
             way.calls.push(Called::unseen(to));
         } else if runs.is_none() && frame.hidden && frame.returns_to(ip) {
@@ -273,13 +313,12 @@ impl Stack<'_> {
             if !is_call && self.code.is_restorer(event.to) {
                 way.in_restorer = Some(Handler::EnteredSince);
             }
-            way.calls.truncate(call);
-            // A call that ended out of sight with a jump to what returns now.
-            let is_jumper = |call: &Called| call.hidden && call.returns_to == Some(event.to);
-            if !is_call && way.calls.last().is_some_and(is_jumper) {
-                way.calls.pop();
-                next.returns = true;
+            way.keep_calls(call);
+            let is_in_sight = !event.left_filter() && !self.code.is_restorer(event.to);
+            if !is_call && is_in_sight && !self.end_jumper(&mut way, event.to) {
+                return self.end_older(&way, event, &mut next.landed);
             }
+            next.returns |= !is_call && is_in_sight;
             next.ways.push(way);
             return;
         }
@@ -311,23 +350,56 @@ impl Stack<'_> {
         } else if is_entry {
             // A return used as a jump; a retpoline has first called a place inside itself.
             if way.calls.last().is_some_and(|call| call.inner) {
-                way.calls.pop();
+                way.keep_calls(way.calls.len() - 1);
             }
             way.tail_called(to);
             next.ways.push(way);
         } else if !event.left_filter() {
+            if returns_to.is_none() {
+                self.end_older(&way, event, &mut next.landed);
+            }
             self.land_again(&way, to, &mut next.landed);
         }
+    }
+
+    /// Ends the call on top that went out of sight and waits at `ip`: it has jumped to what returns there.
+    fn end_jumper(&self, way: &mut Way, ip: Avma) -> bool {
+        let frame = &self.frames[way.frame];
+        match way.calls.last() {
+            Some(call) if call.hidden && call.returns_to == Some(ip) => way.keep_calls(way.calls.len() - 1),
+            None if way.tail.is_none() && frame.hidden && frame.returns_to(ip) => {
+                *way = Way::at(way.landed, self.below(way.frame).unwrap_or(0));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What code out of sight has called returns where the call that went out of sight last does not wait: as
+    /// [`Self::leave_for_older_call`].
+    fn end_older(&mut self, way: &Way, event: &Event, next: &mut Vec<Way>) {
+        let from = self.code.function(event.from);
+        for (i, pair) in way.calls.windows(2).enumerate() {
+            let waits = pair[0].hidden && pair[0].returns_to == Some(event.to);
+            if waits && pair[1].returns_to.is_none() && pair[1].function == from {
+                let mut way = way.clone();
+                way.keep_calls(i);
+                next.push(way);
+            }
+        }
+        next.extend(self.callers_of_older(way.frame + 1, from, event.to).map(|i| Way::at(way.landed, i)));
     }
 
     /// Control lands once more before the first landing is settled: in a function entered since, or in a
     /// frame below.
     fn land_again(&self, way: &Way, to: FunctionIndex, next: &mut Vec<Way>) {
-        for (i, _) in way.calls.iter().enumerate().filter(|(_, call)| call.function == to && !call.inner) {
-            next.push(Way { calls: way.calls[..=i].to_vec(), ..way.clone() });
-        }
-        if way.tail == Some(to) {
-            next.push(Way { calls: vec![], ..way.clone() });
+        let is_there = |call: &Called, i| !call.inner && (call.function == to || way.runs.contains(&(i, to)));
+        let called = (1..=way.calls.len()).filter(|&i| is_there(&way.calls[i - 1], i));
+        let left = (way.tail == Some(to) || way.runs.contains(&(0, to))).then_some(0);
+        for calls in called.chain(left) {
+            let mut way = way.clone();
+            way.keep_calls(calls);
+            next.push(way);
         }
         let len = way.frame + usize::from(way.tail.is_none());
         next.extend(self.landings(len, to).map(|frame| Way::at(way.landed, frame)));
@@ -385,6 +457,8 @@ struct Way {
     calls: Vec<Called>,
     /// What that frame has tail-called.
     tail: Option<FunctionIndex>,
+    /// The functions that code has jumped into the middle of, by the number of calls that it ran in.
+    runs: Vec<(usize, FunctionIndex)>,
     /// This handler on that frame has returned, and makes its rt_sigreturn.
     in_restorer: Option<Handler>,
 }
@@ -401,10 +475,25 @@ enum Handler {
 impl Way {
     /// Control has landed in one frame, and is in another by now.
     fn at(landed: usize, frame: usize) -> Self {
-        Self { landed, frame, calls: vec![], tail: None, in_restorer: None }
+        Self { landed, frame, calls: vec![], tail: None, runs: vec![], in_restorer: None }
+    }
+
+    /// All but the first `len` calls have ended.
+    fn keep_calls(&mut self, len: usize) {
+        self.calls.truncate(len);
+        self.runs.retain(|(calls, _)| *calls <= len);
+    }
+
+    /// What runs goes on in the middle of this function.
+    fn run(&mut self, to: FunctionIndex) {
+        let code = (self.calls.len(), to);
+        if !self.runs.contains(&code) {
+            self.runs.push(code);
+        }
     }
 
     fn tail_called(&mut self, to: FunctionIndex) {
+        self.runs.retain(|(calls, _)| *calls < self.calls.len());
         match self.calls.last_mut() {
             Some(call) => (call.function, call.inner) = (to, false),
             None => self.tail = Some(to),
