@@ -193,15 +193,17 @@ impl Stack<'_> {
     /// another frame before than it seemed.
     fn contradicts_choice(&mut self, base: usize, event: &Event) {
         let returns_to = self.frames.get(base).and_then(|frame| frame.returns_to);
-        if self.has_chosen && returns_to.is_some_and(|to| to != event.to) {
-            self.doubt_from(0);
-            self.is_astray = true;
+        if returns_to.is_some_and(|to| to != event.to) {
+            self.doubt_choice();
         }
     }
 
     /// A return to where the frame on top does not return to.
     fn ret_elsewhere(&mut self, event: &Event, ahead: &Events<'_>) {
         self.end_is_guess();
+        if self.code.is_after_call(event.to) && !self.code.is_pad(event.to) {
+            self.doubt_choice(); // what returns was called from there
+        }
         let from = self.code.function(event.from);
         let count = self.frames.len();
         let returns: Vec<usize> = (0..count)
@@ -227,11 +229,7 @@ impl Stack<'_> {
 
     /// Control is where no frame leads: on another stack, or in a call that is older than the recording.
     fn land_outside(&mut self, to: Avma) {
-        if self.has_chosen {
-            // Or control has landed in another frame before than it seemed.
-            self.doubt_from(0);
-            self.is_astray = true;
-        }
+        self.doubt_choice();
         if self.base_known {
             self.leave_stack();
         } else {
@@ -304,6 +302,7 @@ impl Stack<'_> {
             if far && matches!(what, What::Symbol | What::Range) {
                 self.land_outside(event.to);
             } else {
+                self.has_chosen |= !self.base_known;
                 self.runs(function, what);
             }
         }

@@ -25,7 +25,8 @@ impl Stack<'_> {
         self.end_is_guess();
         let is_of_another = |i: &usize| self.frames[*i].function != function;
         let is_guess = candidates.iter().any(is_of_another);
-        self.has_chosen |= candidates.len() > 1;
+        // It may be a call that is older than the truth, too.
+        self.has_chosen |= candidates.len() > 1 || !self.base_known;
         let fits = if candidates.len() > 1 { self.fit(candidates, ahead) } else { candidates };
         if is_guess {
             self.doubt_from(0);

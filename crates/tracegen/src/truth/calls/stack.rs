@@ -390,6 +390,14 @@ impl<'a> Stack<'a> {
         self.frames.iter_mut().skip(first).for_each(|frame| frame.unsure = true);
     }
 
+    /// Control may have landed in another frame before than it seemed, if there were several.
+    pub(super) fn doubt_choice(&mut self) {
+        if self.has_chosen {
+            self.doubt_from(0);
+            self.is_astray = true;
+        }
+    }
+
     /// The first frame after the group of frame `i`.
     pub(super) fn group_end(&self, i: usize) -> usize {
         i + 1 + self.frames.iter().skip(i + 1).take_while(|frame| frame.tail).count()
