@@ -20,6 +20,7 @@ const OF_KERNEL: Key = ("kernel", None);
 struct Sum {
     count: u64,
     sum_ns: u64,
+    error_ns: u64,
     /// Of the lazy binder, which runs at the same site.
     binder_ns: u64,
     /// The callee is in the filter, and may have left it by a jump: then its time ends there.
@@ -55,13 +56,11 @@ pub(super) fn compare(
         None => 0,
     };
     // The stub of the PLT is in the time of a hidden callee alone, but takes less than this.
-    let error_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
+    let stub_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
     let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
     for key in keys {
         let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
-        // Inside a call a time may be known less well than at its ends, and children have no bound of their
-        // own.
-        let may_differ_ns = one.count * error_ns + one.sum_ns / 128 + one.binder_ns;
+        let may_differ_ns = one.error_ns + other.error_ns + one.count * stub_ns + one.binder_ns;
         let is_longer = other.sum_ns > one.sum_ns + may_differ_ns + in_stubs_ns;
         let is_shorter = one.sum_ns > other.sum_ns + may_differ_ns && !one.is_visible;
         if one.count != other.count || is_alike && (is_longer || is_shorter) {
@@ -83,6 +82,7 @@ fn sums(side: Side<'_>, code: &FilteredCode) -> BTreeMap<Key, Sum> {
         } else {
             sum.count += child.total.count;
             sum.sum_ns += child.total.sum_ns;
+            sum.error_ns += child.error_ns;
             sum.is_visible |= code.has_entry(side.opened, child.function);
         }
     }
