@@ -126,6 +126,7 @@ restorer:
  mov $15,%eax
  syscall
 .size restorer,.-restorer
+ nop # as in a C library, where the system call would return to is no function, which a signal may interrupt
 
 # esi: the signal, to the own thread.
 .type raise,@function
