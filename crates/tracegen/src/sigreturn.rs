@@ -25,8 +25,13 @@ pub(crate) enum Step {
 /// Where the `rt_sigreturn` of the handler leads in which the steps begin.
 ///
 /// Handlers within that never return (`siglongjmp`) hide which one is its own. If the code has nowhere to go
-/// on but `next`, it is one that leads there.
-pub(crate) fn goes_on_at(steps: impl Iterator<Item = Step>, next: Option<Avma>) -> Option<Avma> {
+/// on but `next`, it is one that leads there. Any other that leads to where a handler `around` it came is
+/// that one's, and the handler never returns.
+pub(crate) fn goes_on_at(
+    steps: impl Iterator<Item = Step>,
+    next: Option<Avma>,
+    around: &[Avma],
+) -> Option<Avma> {
     // Handlers around which the thread is, of those that were entered since; -1: the first one has made its
     // system call.
     let mut nested = 0i64;
@@ -41,7 +46,10 @@ pub(crate) fn goes_on_at(steps: impl Iterator<Item = Step>, next: Option<Avma>) 
                 continue;
             }
             Step::Block(start) if returning == Some(start) => nested += 1, // it was not done, and is made again
-            Step::Block(start) if returning.is_some() && nested < 0 => return Some(start),
+            Step::Block(start) if returning.is_some() && nested < 0 => {
+                let is_another_s = next != Some(start) && around.contains(&start);
+                return next.filter(|_| leads_to_next).or((!is_another_s).then_some(start));
+            }
             Step::Block(start) => leads_to_next |= returning.is_some() && next == Some(start),
         }
         returning = None;
@@ -62,7 +70,7 @@ mod tests {
 
     #[track_caller]
     fn check(steps: &[Step], expect: Step) {
-        let found = goes_on_at(steps.iter().copied(), None);
+        let found = goes_on_at(steps.iter().copied(), None, &[]);
         assert_eq!(found.map(Block), Some(expect));
     }
 
@@ -94,13 +102,25 @@ mod tests {
 
     #[test]
     fn a_handler_that_never_returns_leads_nowhere() {
-        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), Some(Avma(0x100))), None);
+        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), Some(Avma(0x100)), &[]), None);
+    }
+
+    #[test]
+    fn a_return_to_where_a_handler_around_it_came_is_that_one_s() {
+        let found = |next, around| goes_on_at([Y, RESTORER, RETURNS, X].into_iter(), next, &[around]);
+        let (at, elsewhere) = (Avma(0x100), Avma(0x200));
+        assert_eq!((found(None, at), found(None, elsewhere)), (None, Some(at)));
+        assert_eq!(found(Some(at), at), Some(at));
     }
 
     #[test]
     fn after_a_handler_that_never_returns_it_is_the_one_that_leads_where_the_code_must_go() {
         let steps = [Y, Handler, Y, Handler, RESTORER, RETURNS, Y, RESTORER, RETURNS, X];
-        let found = |next| goes_on_at(steps.iter().copied(), next);
+        let found = |next| goes_on_at(steps.iter().copied(), next, &[]);
         assert_eq!((found(None), found(Some(Avma(0x100)))), (None, Some(Avma(0x100))));
+        // The handlers around it return, too.
+        let later = [RESTORER, RETURNS, Y, RESTORER, RETURNS, Y];
+        let steps = steps.into_iter().chain(later);
+        assert_eq!(goes_on_at(steps, Some(Avma(0x100)), &[]), Some(Avma(0x100)));
     }
 }

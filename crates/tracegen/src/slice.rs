@@ -153,6 +153,9 @@ impl Slice<'_, '_> {
         self.thread.unexecuted = 0; // the block before has run to its end
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
+            if let Some(returned) = self.thread.interrupted.iter().rposition(|at| *at == block.start) {
+                self.thread.interrupted.truncate(returned);
+            }
             self.end_overflow(None);
             self.leave_kernel(block.start, block.signal_handler.is_some());
         } else if let Some(previous) = self.thread.previous {
@@ -327,7 +330,9 @@ impl Slice<'_, '_> {
             return;
         }
         let mut interrupted = previous.last;
-        match (self.after_signal(previous), block.signal_handler) {
+        let resume = self.after_signal(previous);
+        self.thread.interrupted.extend(resume);
+        match (resume, block.signal_handler) {
             (_, None) => self.world.oddity("unexplained flow"),
             (Some(resume), Some(signals)) if previous.faulted_at(resume, signals) => {
                 interrupted = resume;
@@ -383,7 +388,7 @@ impl Slice<'_, '_> {
             Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last)),
             Entry::Syscall { .. } | Entry::Sysret { .. } => None,
         });
-        sigreturn::goes_on_at(steps, next)
+        sigreturn::goes_on_at(steps, next, &self.thread.interrupted)
     }
 
     /// Now and then the core sleeps while it is in the kernel.

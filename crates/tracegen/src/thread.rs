@@ -36,6 +36,8 @@ pub(crate) struct ReplayedThread<'p> {
     pub(crate) syscall_began_ns: u64,
     /// It was interrupted here and goes on here.
     pub(crate) resume: Option<Avma>,
+    /// Where handlers of signals came that have not returned, outermost first.
+    pub(crate) interrupted: Vec<Avma>,
     pub(crate) next_tick: Option<Time>,
     pub(crate) slow_call: Option<SlowCall>,
     pub(crate) blocks: u64,
@@ -67,6 +69,7 @@ impl<'p> ReplayedThread<'p> {
             stay: None,
             syscall_began_ns: 0,
             resume: None,
+            interrupted: vec![],
             next_tick: None,
             slow_call: None,
             blocks: 0,
