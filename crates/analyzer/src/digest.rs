@@ -16,13 +16,14 @@ use model::{AuxOffset, DigestedRun, Digester, FunctionId, SpaceId, Tid, TraceEve
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::FunctionSums;
+use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
 use crate::control::{Control, Left};
 use crate::durations::COUNT_MAX;
 use crate::entered::Open;
 use crate::frames::Frames;
-use crate::kept_calls::KeptCalls;
+use crate::kept_calls::{Keeps, Kept};
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
@@ -55,8 +56,7 @@ pub struct RunDigester<'a> {
     around: Surroundings<'a>,
     /// Of a run.
     events_min: usize,
-    /// Each call is wanted in order.
-    keeps_calls: bool,
+    keeps: Keeps,
 }
 
 /// What the analysis of a run gave.
@@ -70,9 +70,9 @@ pub struct RunDigest {
     /// By wanted function.
     open: Sparse<Open>,
     calls: Sparse<FunctionSums<Child>>,
-    /// The calls that `calls` would be the sums of, if each is wanted in order: in this process only.
+    /// Those that are given out one by one.
     #[serde(skip)]
-    kept: KeptCalls,
+    kept: Kept,
     /// Of the frame that made the calls; which of them are of its own function is known when it is its turn.
     children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
@@ -83,6 +83,9 @@ pub struct RunDigest {
     /// Time outside of the IP filter.
     outside_ns: u64,
 }
+
+/// The row of a call of the wanted function with this number.
+type SlowRow = (usize, CallRow);
 
 impl RunDigest {
     /// No sum of counts overflows.
@@ -97,7 +100,12 @@ impl<'a> RunDigester<'a> {
     /// `None` if trees, counters, a function's own code or regions are asked for, or the ancestor decides.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
         let request = session.calls.request();
-        let keeps_calls = session.rows.is_some() || request.rows;
+        let keeps = match &session.rows {
+            _ if request.rows => Keeps::All,
+            Some(rows) if rows.takes_all() => Keeps::All,
+            Some(_) => Keeps::Slowest,
+            None => Keeps::Nothing,
+        };
         let is_followed = session.trees.is_some() || session.counts || session.code.is_some();
         let in_turn = is_followed || !session.regions.is_empty();
         let events_min =
@@ -109,8 +117,14 @@ impl<'a> RunDigester<'a> {
             maps: Mutex::default(),
             around: session.around,
             events_min,
-            keeps_calls,
+            keeps,
         })
+    }
+
+    /// The same for a store: whether the slowest calls will be asked for is not known yet.
+    #[must_use]
+    pub fn for_store(self) -> Self {
+        Self { keeps: Keeps::Slowest, ..self }
     }
 }
 
@@ -147,7 +161,7 @@ impl Digester for RunDigester<'_> {
         }
         let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
         let mut session = Session::with(request, roles, self.around, self.map());
-        session.kept = self.keeps_calls.then(KeptCalls::default);
+        session.kept = Kept::new(self.keeps);
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         thread.off_cpu = OffCpuClock::new(&[]);
@@ -161,13 +175,25 @@ impl Digester for RunDigester<'_> {
     }
 
     fn pack(&self, digest: &RunDigest) -> Option<Vec<u8>> {
-        // Rows are not in them.
-        if self.keeps_calls { None } else { postcard::to_allocvec(digest).ok() }
+        let slowest: Vec<SlowRow> = match &digest.kept {
+            Kept::Nothing => Vec::new(),
+            Kept::Slowest(slowest) => slowest.rows().map(|(wanted, row, _)| (wanted, *row)).collect(),
+            Kept::All(_) => return None,
+        };
+        postcard::to_allocvec(&(digest, postcard::to_allocvec(&slowest).ok()?)).ok()
     }
 
     fn unpack(&self, bytes: &[u8]) -> Option<RunDigest> {
-        let digest = || postcard::from_bytes::<RunDigest>(bytes).ok();
-        if self.keeps_calls { None } else { digest().filter(RunDigest::is_plausible) }
+        if self.keeps == Keeps::All {
+            return None;
+        }
+        let (mut digest, slowest): (RunDigest, &[u8]) = postcard::from_bytes(bytes).ok()?;
+        digest.kept = Kept::new(self.keeps);
+        if let Kept::Slowest(kept) = &mut digest.kept {
+            let rows: Vec<SlowRow> = postcard::from_bytes(slowest).ok()?;
+            rows.iter().for_each(|(wanted, row)| kept.add(*wanted, row, None));
+        }
+        Some(digest).filter(RunDigest::is_plausible)
     }
 }
 
@@ -193,7 +219,7 @@ impl<'a> Thread<'a> {
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
         let calls = session.calls.take().into_functions();
-        let kept = session.kept.as_mut().map(std::mem::take).unwrap_or_default();
+        let kept = session.kept.take();
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
@@ -286,17 +312,30 @@ impl<'a> Thread<'a> {
     }
 
     /// Hands over the calls of a run, before which others were entered, or are open.
-    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &KeptCalls) {
+    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &Kept) {
         let now = self.off_cpu.total_ns();
-        for (wanted, row, children) in kept.iter() {
+        let in_thread = |wanted: u32, row: &CallRow| {
             let mut row = *row;
             if let Some(before) = self.entered.open.get(wanted) {
-                row.id.number += before.entered;
-                row.depth += before.depth;
+                row.id.number = row.id.number.saturating_add(before.entered);
+                row.depth = row.depth.saturating_add(before.depth);
             }
-            let off_cpu_ns = (now, now);
-            let ended = EndedCall { row: &row, children, counted: &[], code: &[], off_cpu_ns };
-            session.call(wanted, &ended, None);
+            row
+        };
+        match kept {
+            Kept::Nothing => (),
+            Kept::Slowest(slowest) => {
+                for (wanted, row, _) in slowest.rows() {
+                    session.slow_call(wanted as u32, &in_thread(wanted as u32, row), now);
+                }
+            }
+            Kept::All(calls) => {
+                for (wanted, row, children) in calls.iter() {
+                    let (row, off_cpu_ns) = (in_thread(wanted, row), (now, now));
+                    let ended = EndedCall { row: &row, children, counted: &[], code: &[], off_cpu_ns };
+                    session.call(wanted, &ended, None);
+                }
+            }
         }
     }
 }

@@ -1,8 +1,49 @@
-//! Calls that have ended in a run ([`crate::digest`]), for its turn: where each is wanted in order.
+//! Calls that have ended in a run ([`crate::digest`]), for its turn.
 
 use crate::call_row::CallRow;
 use crate::children::Child;
+use crate::slowest::SlowestCalls;
 use crate::total::RunningTotal;
+
+/// Which calls of a run are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// Their sums do.
+    Nothing,
+    /// Beside their sums, as [`SlowestCalls`] does.
+    Slowest,
+    /// Each is wanted in order; they are not added up.
+    All,
+}
+
+/// The calls of a run that are kept.
+#[derive(Default)]
+pub(crate) enum Kept {
+    #[default]
+    Nothing,
+    Slowest(SlowestCalls),
+    All(KeptCalls),
+}
+
+impl Kept {
+    pub(crate) fn new(keeps: Keeps) -> Self {
+        match keeps {
+            Keeps::Nothing => Self::Nothing,
+            Keeps::Slowest => Self::Slowest(SlowestCalls::default()),
+            Keeps::All => Self::All(KeptCalls::default()),
+        }
+    }
+
+    /// Those of a run, which ends here.
+    pub(crate) fn take(&mut self) -> Self {
+        let next = match self {
+            Self::Nothing => Self::Nothing,
+            Self::Slowest(_) => Self::Slowest(SlowestCalls::default()),
+            Self::All(_) => Self::All(KeptCalls::default()),
+        };
+        std::mem::replace(self, next)
+    }
+}
 
 /// Calls of wanted functions, in the order of their ends.
 #[derive(Default)]

@@ -95,6 +95,7 @@ mod running;
 mod runs;
 pub mod samples;
 mod session;
+mod slowest;
 mod sorted_pairs;
 mod sparse;
 mod stack;
@@ -140,6 +141,7 @@ pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, S
 pub use row_children::{RowChild, RowChildren};
 pub use row_reasons::{RowReason, RowReasons};
 pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink};
+pub use slowest::SlowestCalls;
 pub use stats::{Quantiles, Spread, Stats};
 pub use status::{Cut, CutCause, Status};
 pub use summary::Summary;

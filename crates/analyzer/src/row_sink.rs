@@ -17,6 +17,12 @@ pub trait RowSink {
     /// why.
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 
+    /// It takes all rows, as calls end. Otherwise those of the slowest calls do, in any order:
+    /// [`crate::SlowestCalls::MOST`] of each function.
+    fn takes_all(&self) -> bool {
+        true
+    }
+
     /// Asks for the parts of each call.
     fn wants_parts(&self) -> bool {
         false

@@ -6,10 +6,11 @@ use model::{AuxOffset, AuxOwner, Cpu, FunctionSet, Gap, Pid, SpaceId, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Aggregate;
+use crate::call_row::CallRow;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::control::Control;
-use crate::kept_calls::KeptCalls;
+use crate::kept_calls::Kept;
 use crate::loss::LossLedger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
@@ -39,7 +40,7 @@ pub(crate) struct Session<'a> {
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
     /// The calls that have ended in the run that is digested, if its calls are wanted one by one.
-    pub(crate) kept: Option<KeptCalls>,
+    pub(crate) kept: Kept,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: LossLedger,
     pub(crate) limits: Limits,
@@ -100,7 +101,7 @@ impl<'a> Session<'a> {
             map,
             causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
-            kept: None,
+            kept: Kept::Nothing,
             loss: LossLedger::default(),
             limits: Limits::default(),
             trees: None,
@@ -143,7 +144,7 @@ impl<'a> Session<'a> {
         Session {
             map: CodeMap::new(around),
             causes: causes.grown(around),
-            kept: None,
+            kept: Kept::Nothing,
             trees: None,
             code: None,
             rows: None,
@@ -201,7 +202,7 @@ impl<'a> Session<'a> {
         EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
-        if let Some(kept) = &mut self.kept {
+        if let Kept::All(kept) = &mut self.kept {
             return kept.push(wanted, row, children);
         }
         let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
@@ -211,6 +212,11 @@ impl<'a> Session<'a> {
             self.code.iter_mut().for_each(|sums| sums.add(wanted, row, children, code));
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
+        if let Kept::Slowest(slowest) = &mut self.kept
+            && is_reported
+        {
+            slowest.add(wanted as usize, row, None);
+        }
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
             let waited_for = self.causes.longest(row.tid, *off_cpu_ns);
             rows.row(wanted as usize, row, waited_for.as_ref());
@@ -227,6 +233,15 @@ impl<'a> Session<'a> {
             (Some((sink, _)), Some(tree)) if is_reported => sink.call(row, tree),
             (Some((sink, Trees::Every)), None) if is_reported => sink.too_deep(row),
             _ => (),
+        }
+    }
+
+    /// Gives out the row of a call that is in the sums; the thread was not off the CPU in it, whose time off
+    /// the CPU is `off_cpu_ns`.
+    pub(crate) fn slow_call(&mut self, wanted: u32, row: &CallRow, off_cpu_ns: u64) {
+        if let Some(rows) = &mut self.rows {
+            let waited_for = self.causes.longest(row.tid, (off_cpu_ns, off_cpu_ns));
+            rows.row(wanted as usize, row, waited_for.as_ref());
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use analyzer::{
     Analysis, CallRow, CauseLoss, CheckedAnalysis, CodeDetail, CodeRequest, CountersAsked, OwnCode, Paths,
-    Reason, Report, Request, RowGap, RowParts, RowSink, Summary, TreeSink, Violation, Waits,
+    Reason, Report, Request, RowGap, RowParts, RowSink, SlowestCalls, Summary, TreeSink, Violation, Waits,
 };
 use anyhow::{Context, Result};
 use image::Image;
@@ -28,7 +28,7 @@ use crate::render::units::duration;
 use crate::render::{Names, View, html, json, text};
 use crate::stored_trace::StoredTrace;
 use crate::summary::names::NameTable;
-use crate::summary::slowest::{SlowRow, Slowest};
+use crate::summary::slowest::{self, SlowRow};
 use crate::summary::{RecordingFacts, SummaryFile};
 use crate::target::{self, Wanted};
 use crate::uncalled::{leave_out_uncalled, no_calls, uncalled};
@@ -106,7 +106,8 @@ fn report(
     if calls.is_of_all() {
         return Ok(Exit::Done);
     }
-    let slowest = taken.slowest.map(|slowest| slowest.finish(&names, &opened.origin(&config.labels)));
+    let slowest =
+        taken.slowest.map(|slowest| slowest::rows(&slowest, &names, &opened.origin(&config.labels)));
     if let Some(rows) = taken.rows {
         rows.finish()?;
     }
@@ -153,7 +154,7 @@ struct RowsTaken<'n> {
     /// The file of rows.
     rows: Option<RowsOutput<'n>>,
     /// Those of the summary.
-    slowest: Option<Slowest>,
+    slowest: Option<SlowestCalls>,
 }
 
 impl<'n> RowsTaken<'n> {
@@ -166,7 +167,7 @@ impl<'n> RowsTaken<'n> {
     ) -> Result<Self> {
         let target = config.rows.as_ref().filter(|_| !config.calls.is_of_all());
         let output = |target| RowsOutput::new(target, names, &opened.origin(&config.labels), counters);
-        let slowest = config.summary.as_ref().map(|_| Slowest::default());
+        let slowest = config.summary.as_ref().map(|_| SlowestCalls::default());
         Ok(Self { rows: target.map(output).transpose()?, slowest })
     }
 
@@ -179,7 +180,11 @@ impl<'n> RowsTaken<'n> {
 impl RowSink for RowsTaken<'_> {
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
         self.rows.iter_mut().for_each(|rows| rows.sink().row(function, row, waited_for));
-        self.slowest.iter_mut().for_each(|slowest| slowest.row(function, row, waited_for));
+        self.slowest.iter_mut().for_each(|slowest| slowest.add(function, row, waited_for));
+    }
+
+    fn takes_all(&self) -> bool {
+        self.rows.is_some()
     }
 
     fn wants_parts(&self) -> bool {

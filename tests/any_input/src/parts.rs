@@ -6,7 +6,7 @@
 //!   its runs; again and again
 //! ```
 
-use analyzer::{Analysis, Report, Request, Surroundings};
+use analyzer::{Analysis, Report, Request, RunDigester, Surroundings};
 use decoder::{
     Context, DecodeOptions, DecodeStats, NoOutput, OwnDecoder, SegmentOutput, Share, StoredOutput,
     StoredOutputs, StoredSegment, decode_share, join_stored,
@@ -119,7 +119,7 @@ pub fn parts_of_stream(input: &[u8]) -> Vec<u8> {
     };
     let request = Request { functions: functions().to_vec(), ..Request::default() };
     let around = Surroundings::of(&recording, &schedule, program::image());
-    let digester = Analysis::new(&request, around).digester();
+    let digester = Analysis::new(&request, around).digester().map(RunDigester::for_store);
     let whole = Share { number: 1, of: 1 };
     let decoder = Box::<OwnDecoder>::default();
     decode_share(decoder, &context, &options, whole, &|_| (), digester.as_ref(), &mut take);

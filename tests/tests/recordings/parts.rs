@@ -310,7 +310,7 @@ fn digests_do_in_the_place_of_events() {
         let context = Context { asks_about: asks_about.as_ref(), ..context };
         let (mut stored, mut segments) = (Stored::default(), Vec::new());
         for number in 1..=2 {
-            let digester = Analysis::new(&request, around).digester().unwrap();
+            let digester = Analysis::new(&request, around).digester().unwrap().for_store();
             let mut take = |segment: decoder::StoredSegment, output: Result<StoredOutput, _>| {
                 stored.outputs.insert((segment.buffer, segment.at), output.unwrap());
                 segments.push(segment);

@@ -43,8 +43,8 @@ use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
     CodeRequest, FunctionReport, OffCpuCauses, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Reason,
-    Report, Request, RowGap, RowParts, RowSink, Status, Step, Surroundings, TimeRow, ToldBy, TreeSink,
-    Violation,
+    Report, Request, RowGap, RowParts, RowSink, SlowestCalls, Status, Step, Surroundings, TimeRow, ToldBy,
+    TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -561,6 +561,20 @@ impl RowSink for GivenRows {
     }
 }
 
+/// A sink that takes the rows of the slowest calls only.
+#[derive(Default)]
+struct GivenSlowest(SlowestCalls);
+
+impl RowSink for GivenSlowest {
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
+        self.0.add(function, row, waited_for);
+    }
+
+    fn takes_all(&self) -> bool {
+        false
+    }
+}
+
 /// Events that come one by one, events that come together, and events with runs that are analysed ahead
 /// make the same report and the same rows.
 fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
@@ -604,7 +618,13 @@ fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[
         let mut rows = GivenRows::default();
         let with_rows = way(Analysis::new(request, around).giving_rows_to(&mut rows))?;
         assert_eq!(with_rows, report, "rows change nothing");
-        Some((report, rows))
+        let mut slowest = GivenSlowest::default();
+        let with_slowest = way(Analysis::new(request, around).giving_rows_to(&mut slowest))?;
+        assert_eq!(with_slowest, report, "rows of the slowest calls change nothing");
+        let row = |(wanted, row, why): (usize, &CallRow, Option<&Reason>)| (wanted, *row, why.cloned());
+        let mut slowest: Vec<_> = slowest.0.rows().map(row).collect();
+        slowest.sort_by_key(|(wanted, row, _)| (*wanted, row.id));
+        Some((report, rows, slowest))
     };
     let expected = made_by(&one_by_one);
     assert_eq!(made_by(&together), expected);

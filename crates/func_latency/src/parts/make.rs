@@ -5,7 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use analyzer::Analysis;
+use analyzer::{Analysis, RunDigester};
 use anyhow::{Context as _, Result};
 use decoder::{DecodeOptions, NoOutput, Share, StoredOutput};
 use model::EventSink as _;
@@ -95,7 +95,7 @@ fn write(opened: &Opened<'_>, share: Share, to: &Path, facts: &Facts) -> Result<
     let Opened { config, recording, schedule, image, .. } = *opened;
     // The events are those that the analysis of the whole will ask for.
     let analysis = Analysis::new(&opened.request()?, opened.surroundings());
-    let (asks_about, digester) = (analysis.asks_about(), analysis.digester());
+    let (asks_about, digester) = (analysis.asks_about(), analysis.digester().map(RunDigester::for_store));
     let context = decoder::Context {
         asks_about: asks_about.as_ref(),
         ..decoder::Context::new(recording, schedule, image, false)
