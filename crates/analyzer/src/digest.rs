@@ -23,7 +23,7 @@ use crate::control::{Control, Left};
 use crate::durations::COUNT_MAX;
 use crate::entered::Open;
 use crate::frames::Frames;
-use crate::kept_calls::{Keeps, Kept};
+use crate::kept_calls::{Keeps, RunCalls};
 use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
 use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
@@ -72,7 +72,7 @@ pub struct RunDigest {
     calls: Sparse<FunctionSums<Child>>,
     /// Those that are given out one by one.
     #[serde(skip)]
-    kept: Kept,
+    kept: RunCalls,
     /// Of the frame that made the calls; which of them are of its own function is known when it is its turn.
     children: RunningSums<Child>,
     /// Sites of calls by code outside that returned there, and those that entered wanted functions.
@@ -121,7 +121,8 @@ impl<'a> RunDigester<'a> {
         })
     }
 
-    /// The same for a store: whether the slowest calls will be asked for is not known yet.
+    /// The digester whose digests a store keeps, where it is not known yet if the slowest calls will be asked
+    /// for.
     #[must_use]
     pub fn for_store(self) -> Self {
         Self { keeps: Keeps::Slowest, ..self }
@@ -161,7 +162,7 @@ impl Digester for RunDigester<'_> {
         }
         let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
         let mut session = Session::with(request, roles, self.around, self.map());
-        session.kept = Kept::new(self.keeps);
+        session.kept = RunCalls::new(self.keeps);
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         thread.off_cpu = OffCpuClock::new(&[]);
@@ -176,9 +177,9 @@ impl Digester for RunDigester<'_> {
 
     fn pack(&self, digest: &RunDigest) -> Option<Vec<u8>> {
         let slowest: Vec<SlowRow> = match &digest.kept {
-            Kept::Nothing => Vec::new(),
-            Kept::Slowest(slowest) => slowest.rows().map(|(wanted, row, _)| (wanted, *row)).collect(),
-            Kept::All(_) => return None,
+            RunCalls::Nothing => Vec::new(),
+            RunCalls::Slowest(slowest) => slowest.rows().map(|(wanted, row, _)| (wanted, *row)).collect(),
+            RunCalls::All(_) => return None,
         };
         postcard::to_allocvec(&(digest, postcard::to_allocvec(&slowest).ok()?)).ok()
     }
@@ -188,8 +189,8 @@ impl Digester for RunDigester<'_> {
             return None;
         }
         let (mut digest, slowest): (RunDigest, &[u8]) = postcard::from_bytes(bytes).ok()?;
-        digest.kept = Kept::new(self.keeps);
-        if let Kept::Slowest(kept) = &mut digest.kept {
+        digest.kept = RunCalls::new(self.keeps);
+        if let RunCalls::Slowest(kept) = &mut digest.kept {
             let rows: Vec<SlowRow> = postcard::from_bytes(slowest).ok()?;
             rows.iter().for_each(|(wanted, row)| kept.add(*wanted, row, None));
         }
@@ -312,7 +313,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Hands over the calls of a run, before which others were entered, or are open.
-    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &Kept) {
+    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &RunCalls) {
         let now = self.off_cpu.total_ns();
         let in_thread = |wanted: u32, row: &CallRow| {
             let mut row = *row;
@@ -323,13 +324,13 @@ impl<'a> Thread<'a> {
             row
         };
         match kept {
-            Kept::Nothing => (),
-            Kept::Slowest(slowest) => {
+            RunCalls::Nothing => (),
+            RunCalls::Slowest(slowest) => {
                 for (wanted, row, _) in slowest.rows() {
                     session.slow_call(wanted as u32, &in_thread(wanted as u32, row), now);
                 }
             }
-            Kept::All(calls) => {
+            RunCalls::All(calls) => {
                 for (wanted, row, children) in calls.iter() {
                     let (row, off_cpu_ns) = (in_thread(wanted, row), (now, now));
                     let ended = EndedCall { row: &row, children, counted: &[], code: &[], off_cpu_ns };

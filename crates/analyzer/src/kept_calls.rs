@@ -18,14 +18,14 @@ pub(crate) enum Keeps {
 
 /// The calls of a run that are kept.
 #[derive(Default)]
-pub(crate) enum Kept {
+pub(crate) enum RunCalls {
     #[default]
     Nothing,
     Slowest(SlowestCalls),
     All(KeptCalls),
 }
 
-impl Kept {
+impl RunCalls {
     pub(crate) fn new(keeps: Keeps) -> Self {
         match keeps {
             Keeps::Nothing => Self::Nothing,

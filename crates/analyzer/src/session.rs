@@ -10,7 +10,7 @@ use crate::call_row::CallRow;
 use crate::children::{Child, ChildPlaces};
 use crate::code_map::CodeMap;
 use crate::control::Control;
-use crate::kept_calls::Kept;
+use crate::kept_calls::RunCalls;
 use crate::loss::LossLedger;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
@@ -40,7 +40,7 @@ pub(crate) struct Session<'a> {
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
     /// The calls that have ended in the run that is digested, if its calls are wanted one by one.
-    pub(crate) kept: Kept,
+    pub(crate) kept: RunCalls,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: LossLedger,
     pub(crate) limits: Limits,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
             map,
             causes: TracedCauses::new(around, &request),
             calls: Aggregate::new(request, off_cpu),
-            kept: Kept::Nothing,
+            kept: RunCalls::Nothing,
             loss: LossLedger::default(),
             limits: Limits::default(),
             trees: None,
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
         Session {
             map: CodeMap::new(around),
             causes: causes.grown(around),
-            kept: Kept::Nothing,
+            kept: RunCalls::Nothing,
             trees: None,
             code: None,
             rows: None,
@@ -202,7 +202,7 @@ impl<'a> Session<'a> {
         EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
         tree: Option<&CallTree>,
     ) {
-        if let Kept::All(kept) = &mut self.kept {
+        if let RunCalls::All(kept) = &mut self.kept {
             return kept.push(wanted, row, children);
         }
         let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
             self.code.iter_mut().for_each(|sums| sums.add(wanted, row, children, code));
         }
         self.limits.undecided_calls += u64::from(is_reported && row.undecided);
-        if let Kept::Slowest(slowest) = &mut self.kept
+        if let RunCalls::Slowest(slowest) = &mut self.kept
             && is_reported
         {
             slowest.add(wanted as usize, row, None);
