@@ -150,8 +150,10 @@ impl Continuation {
         }
         let mut once = self.once.take().unwrap_or_default();
         let mut again = self.again.take().unwrap_or_default();
-        once.set_crystal(self.crystal);
-        again.set_crystal(self.crystal);
+        for decoder in [&mut once, &mut again] {
+            decoder.pass_caches_on();
+            decoder.set_crystal(self.crystal);
+        }
         let mut join = Join::new(&pruned, &*once as &dyn SegmentDecoder, &|_| (), sink);
         join.last = std::mem::take(&mut self.last);
         join.stats = self.stats;

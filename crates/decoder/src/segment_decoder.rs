@@ -4,10 +4,8 @@
 //! never runs backwards.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, ThreadId};
 
 use model::{AuxOffset, CountersSince, TraceEvent};
-use rustc_hash::FxHashMap;
 
 use crate::Context;
 use crate::clock::{CrystalRatio, TimelineRoom};
@@ -18,7 +16,7 @@ use crate::output::{Output, ROOM_EVENTS_MIN};
 use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
 use crate::work::{InstructionCount, Tally, Work};
-use crate::worker_cache::WorkerCache;
+use crate::worker_cache::{WorkerCache, WorkerCaches};
 
 /// Decodes segments, several at once.
 ///
@@ -55,19 +53,15 @@ pub trait SegmentDecoder: Sync {
 /// Our own decoder.  What it remembers is about one recording and one sink, so a decode uses it up.
 pub struct OwnDecoder {
     memo_entries: usize,
-    plain: WorkerCaches<InstructionCount>,
+    plain: WorkerCaches<WorkerCache<InstructionCount>>,
     /// In a decode with counters.
-    counting: WorkerCaches<Tally>,
+    counting: WorkerCaches<WorkerCache<Tally>>,
     /// Room for events, with those that have served.
     rooms: Mutex<Vec<Vec<TraceEvent>>>,
     /// Room for counters of events, likewise.
     counters_rooms: Mutex<Vec<Vec<CountersSince>>>,
     crystal: OnceLock<Option<CrystalRatio>>,
 }
-
-/// What each worker knows of the code, which it finds out for itself: so no worker waits, and it stays in the
-/// caches of a CPU.
-type WorkerCaches<W> = Mutex<FxHashMap<ThreadId, WorkerCache<W>>>;
 
 /// Rooms that are kept: one for each segment that waits to be given out, but not with any number of
 /// workers.
@@ -88,8 +82,8 @@ impl OwnDecoder {
     pub fn with_memo(memo_entries: usize) -> Self {
         Self {
             memo_entries,
-            plain: Mutex::default(),
-            counting: Mutex::default(),
+            plain: WorkerCaches::default(),
+            counting: WorkerCaches::default(),
             rooms: Mutex::default(),
             counters_rooms: Mutex::default(),
             crystal: OnceLock::new(),
@@ -101,9 +95,15 @@ impl OwnDecoder {
         self.crystal = OnceLock::from(crystal);
     }
 
+    /// All workers have ended, and there will be others.
+    pub(crate) fn pass_caches_on(&mut self) {
+        self.plain.pass_on();
+        self.counting.pass_on();
+    }
+
     fn decode_with<W: Work>(
         &self,
-        caches: &WorkerCaches<W>,
+        caches: &WorkerCaches<WorkerCache<W>>,
         context: &Context<'_>,
         segment: &Segment<'_>,
     ) -> SegmentOutput {
@@ -113,8 +113,7 @@ impl OwnDecoder {
             output: Output::new(context.asks_about.is_none()),
             timeline: TimelineRoom::new(),
         };
-        let worker = thread::current().id();
-        let mut known = lock(caches).remove(&worker).unwrap_or_else(anew);
+        let mut known = caches.take().unwrap_or_else(anew);
         let recording = context.recording;
         let measure = || CrystalRatio::measure(&recording.buffers, recording.pt.tsc_ctc_ratio);
         let crystal = *self.crystal.get_or_init(measure);
@@ -134,7 +133,7 @@ impl OwnDecoder {
         if no_blocks || known.effects.is_full() {
             known.effects.clear();
         }
-        lock(caches).insert(worker, known);
+        caches.keep(known);
         output
     }
 }
@@ -154,9 +153,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Packets that asked for effects, and those that asked for one that was not remembered.
-fn asked<W: Work>(caches: &WorkerCaches<W>) -> (u64, u64) {
-    let known = lock(caches);
-    let sum = |of: fn(&Effects<W>) -> u64| known.values().map(|known| of(&known.effects)).sum::<u64>();
+fn asked<W: Work>(caches: &WorkerCaches<WorkerCache<W>>) -> (u64, u64) {
+    let sum = |of: fn(&Effects<W>) -> u64| caches.sum(|known| of(&known.effects));
     (sum(|effects| effects.packets), sum(|effects| effects.misses))
 }
 
