@@ -62,6 +62,14 @@ impl ThreadLife {
         }
     }
 
+    /// Gives back the room that more of its times had.
+    fn shrink(&mut self) {
+        self.dead.shrink_to_fit();
+        self.off_cpu.shrink_to_fit();
+        self.on_cpu.shrink_to_fit();
+        self.reasons.shrink();
+    }
+
     /// From its birth until it was traced (or died), where it may have run without. Not of a number that
     /// several threads had.
     #[must_use]
@@ -121,6 +129,9 @@ impl Schedule {
             }
             let later = life.on_cpu.partition_point(|(from, _)| *from <= time);
             life.on_cpu.drain(..later.saturating_sub(1));
+            if life.died.is_some_and(|died| died < time) {
+                life.shrink();
+            }
         }
     }
 
@@ -501,6 +512,19 @@ mod tests {
         assert_eq!((life.born, life.died), (Some(Ns(10)), Some(Ns(60))));
         assert_eq!(life.dead, [(Ns(20), Ns(50))]);
         assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false, woken: None }]);
+    }
+
+    /// Threads come and go for days.
+    #[test]
+    fn a_thread_that_has_died_has_no_room_for_more() {
+        let naps =
+            (0..1000).flat_map(|nap| [switch(20 * nap + 10, 0, 7, true), switch(20 * nap + 20, 0, 7, false)]);
+        let exit = record(30_000, 0, Sideband::Exit { pid: Pid(1), tid: Tid(7) });
+        let mut schedule = Schedule::new(&naps.chain([exit, switch(30_001, 0, 7, true)]).collect::<Vec<_>>());
+        schedule.forget_before(Ns(40_000));
+        let life = schedule.thread(Tid(7)).unwrap();
+        assert_eq!((life.off_cpu.len(), life.on_cpu.len()), (1, 1));
+        assert_eq!((life.off_cpu.capacity(), life.on_cpu.capacity()), (1, 1));
     }
 
     #[test]

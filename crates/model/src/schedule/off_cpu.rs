@@ -49,6 +49,12 @@ impl Reasons {
         self.waits.push((time, waiting));
     }
 
+    /// Gives back the room that more of them had.
+    pub(super) fn shrink(&mut self) {
+        self.waits.shrink_to_fit();
+        self.wakers.shrink_to_fit();
+    }
+
     /// Forgets those of times off the CPU up to this one.
     pub(super) fn forget(&mut self, last: &OffCpu) {
         let end = last.to.unwrap_or(last.from);
