@@ -148,6 +148,21 @@ impl InTerminal {
         }
     }
 
+    /// Waits until this was written, with what controls the terminal.
+    ///
+    /// # Errors
+    /// It never is.
+    pub fn writes(&mut self, text: &str) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !self.written().contains(text) {
+            if Instant::now() > until {
+                return Err(io::Error::other(format!("{text:?} is not written")));
+            }
+            self.read()?;
+        }
+        Ok(())
+    }
+
     /// Waits for the program's end.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -18,9 +19,9 @@ fn watched(more: &[&str]) -> Option<(InTerminal, TempDir)> {
 
 fn watched_in(directory: &Path, more: &[&str]) -> Option<InTerminal> {
     let data = fixture("rare")?.data;
-    let command =
-        [env!("CARGO_BIN_EXE_func_latency_under_test"), "watch", "-f", "rarely_slow", "-n", "0.001"];
-    let words = [&command[..], more, &["--replay", data.to_str().unwrap()]].concat();
+    let command = [env!("CARGO_BIN_EXE_func_latency_under_test"), "watch", "-f", "rarely_slow"];
+    let interval = if more.contains(&"-n") { &[][..] } else { &["-n", "0.001"] };
+    let words = [&command[..], interval, more, &["--replay", data.to_str().unwrap()]].concat();
     Some(InTerminal::start(&words, directory, (24, 80)).unwrap())
 }
 
@@ -82,6 +83,20 @@ fn ctrl_c_and_signals_end_the_view_with_a_report() {
         let pid = Pid::from_raw(i32::try_from(terminal.child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
     });
+}
+
+/// All of the recording is one interval, and each call a hit: captures are made for a minute. It was deaf
+/// to Ctrl-C until they were.
+#[test]
+fn ctrl_c_ends_what_still_goes_on_when_the_view_was_left() {
+    let many = ["-n", "1000", "--over", "1ns", "--max-captures", "10000/1s", "--keep", "10000"];
+    let small = ["--keep-bytes", "50M", "--before", "0ns", "--after", "0ns"];
+    let Some((mut terminal, _directory)) = watched(&[&many[..], &small].concat()) else { return };
+    terminal.shows("calls/s  mean").unwrap();
+    terminal.press("q").unwrap();
+    terminal.writes("\x1b[?1049l").unwrap();
+    terminal.press("\x03").unwrap();
+    assert_eq!(terminal.ends().unwrap().signal(), Some(Signal::INT.as_raw()));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Where the figures and the captures of a watch are told: lines, JSON objects, or the view on a terminal.
 
 use std::io::{Write as _, stdout};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analyzer::FunctionReport;
 use anyhow::{Context as _, Result};
 use image::Image;
+use recorder::Interrupts;
 
 use super::lines::LineWriter;
 use super::screen::{Screen, Update};
@@ -62,6 +64,13 @@ impl Display {
             Format::Text => Self::Lines { lines: LineWriter::new(), has_head: false },
             Format::Json => Self::Json(LineWriter::new()),
         })
+    }
+
+    /// When its view was left, signals end this process: what the watch still does may take long.
+    pub(super) fn let_go_when_left(&self, interrupts: &Arc<Interrupts>) {
+        if let Self::Screen { screen, .. } = self {
+            screen.show(Update::LetGoWhenLeft(Arc::clone(interrupts)));
+        }
     }
 
     /// Tells the figures of an interval.

@@ -34,11 +34,13 @@ mod triggers;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::Report;
 use anyhow::{Context as _, Result};
 use model::{Ns, Recording};
+use recorder::Interrupts;
 
 use crate::args::{CallsArgs, Format, QueryArgs, RecordArgs, WatchArgs};
 use crate::config::ReportConfig;
@@ -90,10 +92,16 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         report.calls.input = input;
         let calls = report.calls.clone();
         capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
-        return replay::run(&calls, on_screen, |recording| {
+        // On a screen Ctrl-C is a key, and any other signal is to leave the terminal as it was.
+        let interrupts = on_screen.then(Interrupts::hold).transpose().context("cannot hold signals back")?;
+        let interrupts = interrupts.map(Arc::new);
+        return replay::run(&calls, interrupts.as_deref(), |recording| {
             let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
             let (triggers, captures) = capturing.map(|it| it.split(Outside::Polled)).unzip();
-            let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
+            let display = Display::new(report.format, on_screen)?;
+            // Nothing is recorded that would have to be ended.
+            interrupts.iter().for_each(|interrupts| display.let_go_when_left(interrupts));
+            let console = Console::new(display, openmetrics, captures);
             Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
         });
     }
@@ -112,7 +120,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     }
     #[cfg(not(feature = "bpf"))]
     if uprobe::takes(&record) {
-        return uprobe::run(&record, &recorder::Interrupts::hold().context("cannot hold signals back")?);
+        return uprobe::run(&record, &Interrupts::hold().context("cannot hold signals back")?);
     }
     record.request.overwrites = has_snapshots;
     let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen };

@@ -3,7 +3,7 @@
 //! A part ends with each interval of the recording's time. It has all records up to then, and of each buffer
 //! the trace before the first PSB after it.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
 use perfdata::Source;
 use recorder::Interrupts;
@@ -15,10 +15,10 @@ use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::recording;
 
-/// Watches the recording that `config` names.
+/// Watches the recording that `config` names. `interrupts`: what ends a view; `None`: there is none.
 pub(super) fn run(
     config: &CallsConfig,
-    on_screen: bool,
+    interrupts: Option<&Interrupts>,
     watch: impl FnOnce(&Recording<'_>) -> Result<Watch>,
 ) -> Result<Exit> {
     let file = recording::open(&config.input)?;
@@ -30,9 +30,7 @@ pub(super) fn run(
     let of_switch =
         |body: &Sideband| matches!(body, Sideband::Switch { .. } | Sideband::SwitchCpuWide { .. });
     let has_records = whole.sideband.iter().any(|record| of_switch(&record.body));
-    // On a screen Ctrl-C is a key, and any other signal is to leave the terminal as it was.
-    let interrupts = on_screen.then(Interrupts::hold).transpose().context("cannot hold signals back")?;
-    let is_over = || interrupts.as_ref().is_some_and(Interrupts::take);
+    let is_over = || interrupts.is_some_and(Interrupts::take);
     let mut watch = watch(&whole)?.with_switches(schedule.has_switches(), has_records);
     let (first, last) = whole.time_span.unwrap_or_default();
     let interval_ns = watch.interval_ns();

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType};
+use recorder::Interrupts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
@@ -47,6 +49,8 @@ pub(super) enum Update {
     Text { path: String, text: String },
     /// Something to be read.
     Message(String),
+    /// Once the view was left the watch may still take long, and signals are to end it.
+    LetGoWhenLeft(Arc<Interrupts>),
     /// The terminal is to be given back.
     Close,
 }
@@ -85,6 +89,7 @@ impl Screen {
             said: 0,
             updates: updates.clone(),
             wishes: sender,
+            interrupts: None,
         };
         let thread = Some(thread::spawn(move || view.run(terminal, &arrived)));
         Ok(Self { updates, wishes, thread })
@@ -121,6 +126,16 @@ struct ScreenThread {
     /// For what other processes find.
     updates: Sender<Update>,
     wishes: Sender<Wish>,
+    /// Let go when the view was left.
+    interrupts: Option<Arc<Interrupts>>,
+}
+
+/// How the view comes to its end.
+enum Ended {
+    /// By a key: the watch goes on.
+    Left,
+    /// The watch closes it.
+    Closed,
 }
 
 impl ScreenThread {
@@ -135,14 +150,21 @@ impl ScreenThread {
             // Where the terminal is gone, dropping it says so on stderr, which fails, and ends this process.
             std::mem::forget(terminal);
         }
-        if let Err(error) = left {
+        if let Err(error) = &left {
             messages::warn(format!("the terminal is gone: {error}; the watch ends"));
         }
         // Without the view no key can end the watch.
         self.wish(Wish::Leave);
+        let Self { messages, interrupts, .. } = self;
+        drop(messages);
+        if let Some(interrupts) = interrupts.filter(|_| !matches!(left, Ok(Ended::Closed))) {
+            // In this thread, which lives until the watch has heard of it.
+            interrupts.let_go();
+            while !matches!(arrived.recv(), Ok(Update::Close) | Err(_)) {}
+        }
     }
 
-    fn follow(&mut self, terminal: &mut DefaultTerminal, arrived: &Receiver<Update>) -> io::Result<()> {
+    fn follow(&mut self, terminal: &mut DefaultTerminal, arrived: &Receiver<Update>) -> io::Result<Ended> {
         let has_colours = terminal::has_colours();
         let mut drawn = None;
         loop {
@@ -150,7 +172,7 @@ impl ScreenThread {
             for update in arrived.try_iter() {
                 is_new = true;
                 if matches!(update, Update::Close) {
-                    return Ok(());
+                    return Ok(Ended::Closed);
                 }
                 self.take(update);
             }
@@ -162,7 +184,7 @@ impl ScreenThread {
             while let Some(pressed) = pressed()? {
                 is_new = true;
                 match key(pressed).and_then(|key| self.state.press(key)) {
-                    Some(Wish::Leave) => return Ok(()),
+                    Some(Wish::Leave) => return Ok(Ended::Left),
                     Some(wish) => self.wish(wish),
                     None => (),
                 }
@@ -187,6 +209,7 @@ impl ScreenThread {
             Update::Ended(total) => self.state.end(total),
             Update::Text { path, text } => self.state.show(path, &text),
             Update::Message(message) => self.state.say(&message),
+            Update::LetGoWhenLeft(interrupts) => self.interrupts = Some(interrupts),
             Update::Close => (),
         }
     }
