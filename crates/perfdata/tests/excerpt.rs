@@ -172,7 +172,11 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     });
     let start = Some(Ns(105));
     assert_eq!(traced.collect::<Vec<_>>(), [(start, 5), (start, 6)], "7 has died");
-    assert_eq!(switches(&recording), [(105, 6, true), (105, 5, false), (120, 5, true), (130, 6, false)]);
+    let expected = [(105, 0, true), (105, 6, true), (105, 5, false), (120, 5, true), (130, 6, false)];
+    assert_eq!(switches(&recording), expected);
+    let schedule = Schedule::new(&recording.sideband);
+    let first = schedule.on_cpu(CPU).first().map(|run| (run.tid.0, run.from.0, run.to.0));
+    assert_eq!(first, Some((0, 0, 105)), "whose the trace from before is, is not known");
 
     let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
     let pieces: Vec<(u64, &[u8])> = buffer.pieces.iter().map(|piece| (piece.offset.0, piece.bytes)).collect();

@@ -210,6 +210,45 @@ fn a_capture_has_all_threads_trace_of_its_time() {
     }
 }
 
+/// The trace of a capture begins at a PSB before its time, when another thread may have run on the CPU.
+#[test]
+fn what_a_capture_has_of_before_and_after_its_time_is_the_threads_own() {
+    let cases = [
+        ("demo-cpu2", "round_fn", "10us"),
+        ("demo-cpu8", "round_fn", "10us"),
+        ("calls-cpu2", "round_cc", "1us"),
+        ("causes-cpu1", "waits_for_lock", "10us"),
+        ("case-recursion-cpu2", "deep", "1us"),
+        ("rare", "rarely_slow", "20us"),
+    ];
+    let around =
+        ["--before", "0ns", "--after", "0ns", "--keep", "20", "--max-captures", "20/1s", "-n", "0.001"];
+    for (name, function, over) in cases {
+        let words = [&["--over", over][..], &around].concat();
+        let Some(watched) = Watched::new(name, function, &words) else { continue };
+        assert!(!watched.captures.is_empty(), "{name}: {}", watched.said);
+        let whole = events(&fixture(name).unwrap().data, &(0..u64::MAX));
+        let mut outside = 0;
+        for capture in &watched.captures {
+            let (from, to) = (number(capture, "from_ns"), number(capture, "to_ns"));
+            let path = Path::new(path(capture)).join("perf.data");
+            for time in [0..from, to..u64::MAX] {
+                for (tid, events) in events(&path, &time) {
+                    let own: BTreeSet<&Happened> = whole.get(&tid).into_iter().flatten().collect();
+                    // Where decoding begins, control is somewhere, and something is lost before.
+                    let is_transfer = |(.., what): &&Happened| matches!(what, Some((Some(_), Some(_))));
+                    for event in events.iter().filter(is_transfer) {
+                        assert!(own.contains(event), "{name}: thread {} has {event:?}: {capture}", tid.0);
+                        outside += 1;
+                    }
+                }
+            }
+        }
+        println!("{name}: {outside} transfers outside of the time of {} captures", watched.captures.len());
+        assert!(outside > 0, "{name}: the trace begins and ends with the time");
+    }
+}
+
 fn hits(said: &str) -> u64 {
     let note = said.lines().find(|line| line.contains(" captured, ")).unwrap();
     let words: Vec<&str> = note.split_whitespace().collect();

@@ -44,12 +44,14 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     let begin = begins(LEADS_NS.into_iter().find(is_enough).unwrap_or(longest_ns));
     let trace = |(owner, pieces): (&AuxOwner, &Vec<AuxPiece<'_>>)| {
         let start = needed(pieces).min(after(pieces, begin));
-        (*owner, start..end_of(pieces, after(pieces, to)))
+        let end = after(pieces, to);
+        // Of a buffer that begins later no record says which threads ran.
+        (start < end).then(|| (*owner, start..end_of(pieces, end)))
     };
     Excerpt {
         from: begin,
         to: Ns(to.0.saturating_add(TAIL_NS)),
-        trace: buffers.iter().map(trace).filter(|(_, range)| !range.is_empty()).collect(),
+        trace: buffers.iter().filter_map(trace).collect(),
         is_of_copies: false,
     }
 }

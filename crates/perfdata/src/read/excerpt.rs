@@ -384,8 +384,7 @@ impl<W: Write + Seek> Copier<'_, W> {
         // began to be traced on a CPU does not take it from the one that came later.
         let mut of_threads: Vec<_> = start.threads.values().flat_map(Before::records).collect();
         of_threads.sort_by_key(|(_, (number, _))| *number);
-        let has_thread = |cpu: Cpu| of_threads.iter().any(|(there, _)| *there == Some(cpu));
-        for (_, item) in start.left.iter().filter(|(cpu, _)| !has_thread(**cpu)) {
+        for item in start.left.values() {
             self.idle_leaves(item)?;
         }
         for (_, (_, item)) in &of_threads {
@@ -418,9 +417,9 @@ impl<W: Write + Seek> Copier<'_, W> {
         self.put(bytes::at(file, item.at + item.size as u64, payload).unwrap_or_default())
     }
 
-    /// The idle task leaves the CPU of this switch record as the excerpt begins. Without any record of what
-    /// runs on a CPU, readers take all of its trace for that of the only thread, and that trace may begin at
-    /// a PSB long before the excerpt.
+    /// The idle task leaves the CPU of this switch record as the excerpt begins. The trace may begin at a PSB
+    /// long before that, when other threads ran, and readers take it for that of the only thread, where no
+    /// record says what runs on the CPU, or of the first that leaves it.
     fn idle_leaves(&mut self, item: &Item) -> io::Result<()> {
         let mut record = self.bytes_of(item).to_vec();
         let Some(time_at) = item.time_at else { return Ok(()) };
