@@ -53,13 +53,24 @@ pub(crate) fn warn_of_damage(recording: &Recording<'_>) {
 /// # Errors
 /// There is no Intel PT in it, or it does not say which way branches went.
 pub(crate) fn read_decodable(file: &perfdata::File) -> Result<Recording<'_>> {
-    let recording = file.recording()?;
+    let mut recording = file.recording()?;
+    check_decodable(&mut recording)?;
+    Ok(recording)
+}
+
+/// Refuses a recording with a trace that cannot be followed, and finds out whether it has times
+/// ([`Recording::no_times`]).
+///
+/// # Errors
+/// The trace does not say which way branches went.
+pub(crate) fn check_decodable(recording: &mut Recording<'_>) -> Result<()> {
     if !recording.pt.branch {
-        warn_of_damage(&recording);
+        warn_of_damage(recording);
         let why = "the trace does not say which way branches went (branch=0 or notnt): no call in it is known; record without";
         return Err(failure(Exit::BadInput, why));
     }
-    Ok(Recording { no_times: decoder::no_times(&recording), ..recording })
+    recording.no_times = decoder::no_times(recording);
+    Ok(())
 }
 
 /// Refuses a recording without times where `what` needs them.

@@ -47,6 +47,7 @@ mod newborns;
 mod output;
 mod overlay;
 mod permission;
+mod piece_feed;
 mod pieces;
 pub mod plan;
 pub mod pmu;
@@ -75,6 +76,8 @@ pub use job::{Job, Request, Summary};
 pub use losses::Losses;
 pub use means::{LockLimit, Means};
 pub use new_file::NewFile;
+#[doc(hidden)]
+pub use piece_feed::PieceFeed;
 pub use pieces::{Piece, Pieces};
 pub use plan::{Layout, Plan, PlanError};
 pub use pmu::{Pmu, PmuError};

@@ -126,6 +126,9 @@ struct Death {
     record: Vec<u8>,
 }
 
+/// The room divided by this is left to records, which are written also where there is no room for trace.
+const RECORDS_SHARE: u64 = 16;
+
 /// Bytes of records that say where one thread is traced: those of all CPUs are fewer.
 const STARTS_MAX: usize = 64 << 10;
 
@@ -221,7 +224,7 @@ impl Cutting {
     /// There is room for so much trace in the piece, which has `piece_bytes`.
     pub(crate) fn takes(&mut self, bytes: u64, piece_bytes: u64) -> bool {
         let all = self.waiting_bytes.load(Ordering::Relaxed).saturating_add(piece_bytes);
-        let takes = all.saturating_add(bytes) <= self.most_bytes;
+        let takes = all.saturating_add(bytes) <= self.most_bytes - self.most_bytes / RECORDS_SHARE;
         *(if takes { &mut self.trace_bytes } else { &mut self.left_out_bytes }) += bytes;
         takes
     }
@@ -298,7 +301,7 @@ impl Cutting {
 }
 
 /// The path of a piece.
-fn piece_path(directory: &Path, number: u64) -> PathBuf {
+pub(crate) fn piece_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number}.data"))
 }
 

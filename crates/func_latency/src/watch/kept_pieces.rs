@@ -31,12 +31,13 @@ pub(super) struct OpenedPiece {
 }
 
 impl OpenedPiece {
-    /// Maps a piece; its file is gone then.
+    /// Maps a piece; its file is gone then, and closed.
     ///
     /// # Errors
     /// It cannot be read.
     pub(super) fn new(piece: &Piece) -> Result<Self> {
-        let file = recording::open(&piece.path)?;
+        // Hundreds may be kept, and none takes a descriptor.
+        let file = perfdata::File::open_own(&piece.path)?;
         // It is mapped; so nothing is left of it when we are killed.
         let _ = fs::remove_file(&piece.path);
         let mut read = ReadPiece::try_new(file, perfdata::File::recording)?;
@@ -45,6 +46,14 @@ impl OpenedPiece {
         let last = new.iter().filter_map(|record| record.time).max();
         let time = piece.until.or(last).unwrap_or_default();
         Ok(Self { read, new_records: new, time })
+    }
+
+    /// Refuses a trace that cannot be followed ([`recording::check_decodable`]).
+    ///
+    /// # Errors
+    /// It does not say which way branches went.
+    pub(super) fn check_decodable(&mut self) -> Result<()> {
+        self.read.with_dependent_mut(|_, recording| recording::check_decodable(recording))
     }
 
     /// What is in it, but for its records.
@@ -69,7 +78,7 @@ struct KeptPiece {
     time: Ns,
 }
 
-/// Pieces that are kept: each has a descriptor.
+/// Pieces that are kept: each is a mapping, and is gone through for each capture.
 const KEPT_MAX: usize = 256;
 
 impl KeptPieces {

@@ -15,7 +15,6 @@ use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece, ReadPiece};
 use super::{ATTENDED_EACH, Meant, Watch};
 use crate::exit::Exit;
-use crate::recording;
 
 /// Records and watches.
 pub(super) fn run(
@@ -27,7 +26,7 @@ pub(super) fn run(
 }
 
 /// Follows the recorder.
-struct Follow<'r> {
+pub(super) struct Follow<'r> {
     /// By which the recording is ended.
     interrupts: &'r Interrupts,
     pieces: Receiver<Piece>,
@@ -53,7 +52,7 @@ struct Arrived {
 const WAITING_SHARE: u64 = 2;
 
 impl<'r> Follow<'r> {
-    fn new(arriving: Arriving<'r>, most_bytes: u64, stays: bool) -> Self {
+    pub(super) fn new(arriving: Arriving<'r>, most_bytes: u64, stays: bool) -> Self {
         let Arriving { pieces, waiting_bytes, interrupts } = arriving;
         Self {
             interrupts,
@@ -68,19 +67,16 @@ impl<'r> Follow<'r> {
     }
 
     /// Decodes pieces until there are no more, and reports.
-    fn run(mut self, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
+    pub(super) fn run(mut self, watch: impl FnOnce(&Recording<'_>) -> Result<Watch>) -> Result<Exit> {
         let Some(first) = self.next(None) else { return Ok(Exit::Nothing) };
-        let file = recording::open(&first.piece.path)?;
-        let mut watch = watch(&recording::read_decodable(&file)?)?;
-        drop(file);
-        let mut arrived = Some(first);
+        let mut opened = OpenedPiece::new(&first.piece)?;
+        opened.check_decodable()?;
+        let mut watch = watch(opened.recording())?;
         let mut missed = Missed::default();
-        while let Some(Arrived { piece, at }) = arrived {
-            let is_left_out = self.is_too_much();
-            let is_whole = piece.until.is_none();
-            self.take(&mut watch, piece, at, is_left_out && !is_whole, &mut missed)?;
-            self.heed(&mut watch);
-            arrived = self.next(Some(&mut watch));
+        self.take(&mut watch, first, opened, &mut missed)?;
+        while let Some(arrived) = self.next(Some(&mut watch)) {
+            let opened = OpenedPiece::new(&arrived.piece)?;
+            self.take(&mut watch, arrived, opened, &mut missed)?;
         }
         if self.stays && !self.interrupts.was_taken() {
             watch.stay(&self.kept.trace(), || self.interrupts.take());
@@ -136,12 +132,12 @@ impl<'r> Follow<'r> {
     fn take(
         &mut self,
         watch: &mut Watch,
-        piece: Piece,
-        at: Instant,
-        is_left_out: bool,
+        Arrived { piece, at }: Arrived,
+        opened: OpenedPiece,
         missed: &mut Missed,
     ) -> Result<()> {
-        let opened = OpenedPiece::new(&piece)?;
+        // The last one has what ends the recording.
+        let is_left_out = piece.until.is_some() && self.is_too_much();
         let Piece { until, trace_bytes, left_out_bytes, length, .. } = piece;
         let OpenedPiece { read, new_records: new, time } = opened;
         let recording = read.borrow_dependent();
@@ -175,6 +171,7 @@ impl<'r> Follow<'r> {
         };
         done?;
         self.keep(watch, piece, read, time);
+        self.heed(watch);
         Ok(())
     }
 

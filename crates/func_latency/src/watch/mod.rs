@@ -15,6 +15,8 @@ mod captures;
 mod console;
 mod display;
 mod extent;
+#[cfg(test)]
+mod fed;
 mod followed;
 mod growing;
 mod kept_pieces;

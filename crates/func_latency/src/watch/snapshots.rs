@@ -16,7 +16,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::Result;
-use model::{Ns, TscClock};
+use model::{Ns, Recording, TscClock};
 use recorder::{Copied, Piece, RingCopies};
 
 use super::captures::{Captures, Limits};
@@ -31,8 +31,8 @@ use super::triggers::Hit;
 use crate::args::Format;
 use crate::config::CallsConfig;
 use crate::exit::Exit;
+use crate::messages;
 use crate::render::units::size;
-use crate::{messages, recording};
 
 /// What is asked for.
 pub(super) struct SnapshotsAsked<'a> {
@@ -55,7 +55,8 @@ pub(super) fn run(live: LiveWatch<'_>, asked: SnapshotsAsked<'_>) -> Result<Exit
     let most_bytes = live.most_bytes;
     followed::run(&live, Some(Arc::clone(&copies)), |arriving| {
         let Ok(first) = arriving.pieces.recv() else { return Ok(Exit::Nothing) };
-        FlightRecorder::new(arriving, copies, most_bytes, &first, asked)?.run(first)
+        let opened = OpenedPiece::new(&first)?;
+        FlightRecorder::new(arriving, copies, most_bytes, opened.recording(), asked)?.run(first, opened)
     })
 }
 
@@ -95,14 +96,12 @@ impl<'a> FlightRecorder<'a> {
         arriving: Arriving<'a>,
         copies: Arc<RingCopies>,
         most_bytes: u64,
-        first: &Piece,
+        first: &Recording<'_>,
         asked: SnapshotsAsked<'a>,
     ) -> Result<Self> {
         let SnapshotsAsked { calls, with_kernel, format, limits, mut listener } = asked;
-        let file = recording::open(&first.path)?;
-        let whole = file.recording()?;
-        let clock = whole.clock;
-        let growing = Growing::new(calls.clone(), &whole, None);
+        let clock = first.clock;
+        let growing = Growing::new(calls.clone(), first, None);
         let growing = if with_kernel { growing.with_kernel_of_this_machine() } else { growing };
         // Not before there is trace of what it does.
         listener.begin(false)?;
@@ -136,20 +135,17 @@ impl<'a> FlightRecorder<'a> {
     }
 
     /// Follows the recording to its end.
-    fn run(mut self, first: Piece) -> Result<Exit> {
-        let mut arrived = Some(first);
-        loop {
-            if let Some(piece) = arrived.take() {
-                let is_last = piece.until.is_none();
-                self.take(piece)?;
-                if is_last {
-                    break;
-                }
-            }
+    fn run(mut self, first: Piece, opened: OpenedPiece) -> Result<Exit> {
+        let mut is_last = first.until.is_none();
+        self.take(&first, opened)?;
+        while !is_last {
             self.hear();
             self.go_on();
             match self.arriving.pieces.recv_timeout(ATTENDED_EACH) {
-                Ok(piece) => arrived = Some(piece),
+                Ok(piece) => {
+                    is_last = piece.until.is_none();
+                    self.take(&piece, OpenedPiece::new(&piece)?)?;
+                }
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -160,8 +156,7 @@ impl<'a> FlightRecorder<'a> {
     }
 
     /// Keeps a piece, and takes its records.
-    fn take(&mut self, piece: Piece) -> Result<()> {
-        let mut opened = OpenedPiece::new(&piece)?;
+    fn take(&mut self, piece: &Piece, mut opened: OpenedPiece) -> Result<()> {
         if piece.left_out_bytes > 0 {
             messages::warn(format!(
                 "{} of trace had no room: --spool has room for more, or -m makes buffers smaller",
@@ -174,7 +169,7 @@ impl<'a> FlightRecorder<'a> {
         self.growing.take_records(part)?;
         self.growing.forget_before(opened.time);
         let OpenedPiece { read, time, .. } = opened;
-        self.kept.push(&piece, read, time);
+        self.kept.push(piece, read, time);
         self.trim();
         Ok(())
     }

@@ -38,12 +38,28 @@ impl File {
     /// # Errors
     /// [`OpenError`] if it cannot be opened or is not a `perf.data` file of this byte order.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(path, Part::open)
+    }
+
+    /// Maps what this process has written and no other one cuts: it is not kept open, so that there may be
+    /// any number of these.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_own(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(path, Part::open_own)
+    }
+
+    fn open_with(
+        path: impl AsRef<Path>,
+        open_part: impl Fn(PathBuf, Result<fs::File, Error>) -> Result<Option<Part>, OpenError>,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref().to_path_buf();
         let is_dir = fs::metadata(&path).map_err(|source| io_error(&path, source))?.is_dir();
         let (main, more) = if is_dir { directory(&path)? } else { (path.clone(), vec![]) };
         let open = |path: PathBuf| {
             let place = Place::here(&path);
-            Part::open(path, if is_dir { place.open_unlinked() } else { place.open() })
+            open_part(path, if is_dir { place.open_unlinked() } else { place.open() })
         };
         let main = open(main.clone())?.ok_or(OpenError::Empty { path: main })?;
         header::check_magic(&main.bytes, &main.path)?;
@@ -102,6 +118,19 @@ impl File {
 impl Part {
     /// `None` if the file is empty.
     fn open(path: PathBuf, opened: Result<fs::File, Error>) -> Result<Option<Self>, OpenError> {
+        Self::mapped(path, opened, MappedFile::watched)
+    }
+
+    /// Maps it, and closes it.
+    fn open_own(path: PathBuf, opened: Result<fs::File, Error>) -> Result<Option<Self>, OpenError> {
+        Self::mapped(path, opened, |file, path| MappedFile::of(&file, path))
+    }
+
+    fn mapped(
+        path: PathBuf,
+        opened: Result<fs::File, Error>,
+        map: impl FnOnce(fs::File, &Path) -> Result<MappedFile, Error>,
+    ) -> Result<Option<Self>, OpenError> {
         let io = |source| io_error(&path, source);
         let file = match opened {
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
@@ -109,7 +138,7 @@ impl Part {
             }
             opened => opened.map_err(io)?,
         };
-        let bytes = MappedFile::watched(file, &path).map_err(io)?;
+        let bytes = map(file, &path).map_err(io)?;
         Ok((!bytes.is_empty()).then_some(Self { path, bytes }))
     }
 }

@@ -469,6 +469,27 @@ fn opening() {
     assert_eq!(r.buffers[1].pieces[0].bytes, [0xa1; 8]);
 }
 
+/// A watch keeps hundreds of pieces, and events take most of the descriptors that there are.
+#[test]
+fn what_is_our_own_takes_no_descriptor() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    std::fs::write(&path, Fixture::per_cpu(128).file()).unwrap();
+    let open = || -> usize {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let links = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| *link == path).count()
+    };
+    let own = File::open_own(&path).unwrap();
+    assert_eq!(open(), 0);
+    let others = File::open(&path).unwrap();
+    assert_eq!(open(), 1, "a file that others may cut is watched");
+    let pieces = |file: &File| {
+        file.recording().unwrap().buffers.iter().map(|buffer| buffer.pieces.len()).sum::<usize>()
+    };
+    assert_eq!(pieces(&own), pieces(&others));
+}
+
 /// Reads what may be anything and looks at all of it.
 fn survive(bytes: &[u8]) {
     match read(bytes) {

@@ -1,0 +1,503 @@
+//! A watch of what no machine records here: trace of two CPUs that is made up, up to 200 MB of it each
+//! second, in the pieces that a recorder writes.
+//!
+//! ```text
+//!   CPU 0   thread 10 | thread 11 | thread 10 | ...
+//!   CPU 1   thread 12 | thread 13 | thread 12 | ...
+//!   slice   PSB+, calls of `f` in `outer`, the thread is switched out
+//! ```
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use model::{AuxOffset, AuxOwner, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
+use packet::{IpPayload, Packet, Tnt};
+use perfdata::write::{
+    Attr, AuxChunk, Event, EventId, FileIdentity, IntelPtInfo, Record, SampleId, id_index, pt_config,
+};
+use recorder::{Interrupts, Piece, PieceFeed, Pieces};
+use serde_json::Value;
+
+use super::console::Console;
+use super::display::Display;
+use super::followed::Arriving;
+use super::growing::Growing;
+use super::live::Follow;
+use super::{Watch, record_args};
+use crate::args::{self, Command as Subcommand};
+use crate::config::ReportConfig;
+use crate::exit::Exit;
+
+const PID: Pid = Pid(10);
+const CPUS: u32 = 2;
+/// Each CPU runs this number of threads in turns.
+const THREADS: u32 = 2;
+const PMU: u32 = 8;
+
+/// Where the program's text is: `outer` and, 32 bytes further, `f`.
+const TEXT: u64 = 0x40_1000;
+const AFTER_CALL: u64 = TEXT + 5;
+const SOURCE: &str = "
+    .globl outer, f
+    .type outer, @function
+    .type f, @function
+outer: call f
+    jmp outer
+    .size outer, . - outer
+    .balign 32
+f:  dec %ecx
+    jnz f
+    ret
+    .size f, . - f
+";
+const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
+
+/// Links the program.
+fn program(directory: &Path) -> PathBuf {
+    let (source, program) = (directory.join("program.s"), directory.join("program"));
+    fs::write(&source, SOURCE).unwrap();
+    let mut link = Command::new("gcc");
+    link.args(["-nostdlib", "-static", "-Wl,--build-id=0xabcdef01", "-Wl,--entry=outer", "-o"]);
+    link.arg(&program).arg(format!("-Wl,-Ttext={TEXT:#x}")).arg(&source);
+    assert!(link.status().unwrap().success());
+    program
+}
+
+/// The trace of a slice but for its time, of which a TSC tick is a ns.
+struct Slice {
+    bytes: Vec<u8>,
+    calls: u64,
+    length_ns: u64,
+}
+
+const SLICE_BYTES: usize = 16 << 10;
+/// Where the time of a slice is: in the TSC packet after the PSB.
+const TSC_AT: usize = packet::PSB.len() + 1;
+
+impl Slice {
+    /// Calls of 200 to 1000 iterations, by dice.
+    fn new(dice: &mut u64) -> Self {
+        let mut roll = |sides: u64| {
+            *dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*dice >> 33) % sides
+        };
+        let ip = |value| IpPayload { ip_bytes: 6, value };
+        let mode = Packet::ModeExec { long: true, default_32: false, interrupts: false };
+        let head = [
+            Packet::Psb,
+            Packet::Tsc(0),
+            Packet::Cbr(20),
+            mode,
+            Packet::PsbEnd,
+            Packet::TipPge(ip(AFTER_CALL)),
+        ];
+        let (mut bytes, mut calls, mut length_ns) = (Vec::new(), 0, 100);
+        let mut put = |packet: Packet| {
+            packet::encode(&packet, &mut bytes);
+            bytes.len()
+        };
+        head.into_iter().for_each(|packet| _ = put(packet));
+        let mut end = 0;
+        while end < SLICE_BYTES {
+            // Each jump back is taken, but for the last one; the return is compressed.
+            let iterations = 200 + roll(800);
+            let cycles = iterations + roll(64);
+            put(Packet::Cyc(8));
+            for _ in 0..iterations / 6 {
+                put(Packet::Tnt(Tnt::new(0x3f, 6)));
+            }
+            let rest = (iterations % 6) as u8;
+            if rest > 0 {
+                put(Packet::Tnt(Tnt::new(0x3f, rest)));
+            }
+            put(Packet::Cyc(cycles));
+            end = put(Packet::Tnt(Tnt::new(0b01, 2)));
+            calls += 1;
+            length_ns += 8 + cycles;
+        }
+        put(Packet::Fup(ip(AFTER_CALL)));
+        put(Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }));
+        // PADs up to whole words, as a recorder has them.
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        Self { bytes, calls, length_ns }
+    }
+
+    fn at(&mut self, time: Ns) -> &[u8] {
+        self.bytes[TSC_AT..TSC_AT + 7].copy_from_slice(&time.0.to_le_bytes()[..7]);
+        &self.bytes
+    }
+}
+
+/// Different slices, that of each CPU and turn another one.
+const SLICES: usize = 7;
+
+/// What was fed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fed {
+    trace_bytes: u64,
+    left_out_bytes: u64,
+}
+
+fn tid_of(cpu: u32, turn: u64) -> Tid {
+    Tid(PID.0 + (cpu * THREADS) as i32 + (turn % u64::from(THREADS)) as i32)
+}
+
+fn events() -> Vec<Event> {
+    let flags =
+        Attr::EXCLUDE_KERNEL | Attr::MMAP | Attr::MMAP2 | Attr::COMM | Attr::TASK | Attr::CONTEXT_SWITCH;
+    let config = pt_config::PT | pt_config::BRANCH | pt_config::TSC | pt_config::CYC;
+    let attr = Attr { event_type: PMU, config, flags, aux_watermark: 0 };
+    let id = |cpu: u32| EventId { id: u64::from(cpu) + 1, index: cpu, cpu: cpu as i32, tid: -1 };
+    vec![Event { name: "intel_pt//u".to_owned(), attr, ids: (0..CPUS).map(id).collect() }]
+}
+
+/// What stands in front of all.
+fn head() -> Vec<u8> {
+    let info = IntelPtInfo {
+        pmu_type: PMU,
+        clock: TscClock { shift: 0, mult: 1, zero: 0 },
+        have_sched_switch: 2,
+        snapshots: false,
+        per_cpu_buffers: true,
+        tsc_ctc_ratio: (2, 1),
+        max_nonturbo_ratio: 20,
+        filter: String::new(),
+    };
+    [vec![info.auxtrace_info(), info.time_conv()], id_index(&events())].concat().concat()
+}
+
+/// FedRecords of a CPU.
+#[derive(Default)]
+struct FedRecords(Vec<u8>);
+
+impl FedRecords {
+    fn add(&mut self, cpu: u32, tid: Tid, time: Ns, record: &Record<'_>) {
+        let id = SampleId { pid: PID, tid, time, cpu: Cpu(cpu), id: u64::from(cpu) + 1 };
+        record.encode(&id, &mut self.0);
+    }
+
+    /// The threads run when the recording begins.
+    fn of_begin(program: &Path, time: Ns) -> Self {
+        let mut records = Self::default();
+        let main = tid_of(0, 0);
+        records.add(0, main, time, &Record::Comm { pid: PID, tid: main, name: "program", exec: true });
+        let mapped = Record::Mmap2 {
+            pid: PID,
+            tid: main,
+            start: TEXT,
+            len: 0x1000,
+            file_offset: FileOffset(0x1000),
+            identity: FileIdentity::BuildId(BuildId(BUILD_ID.to_vec())),
+            protection: 5,
+            flags: 2,
+            path: program.to_str().unwrap(),
+        };
+        records.add(0, main, time, &mapped);
+        for (cpu, turn) in (0..CPUS).flat_map(|cpu| (0..THREADS).map(move |turn| (cpu, turn))) {
+            let tid = tid_of(cpu, turn.into());
+            records.add(cpu, tid, time, &Record::ItraceStart { pid: PID, tid });
+            records.add(cpu, tid, time, &Record::Switch { out: true, preempted: true });
+        }
+        records
+    }
+}
+
+fn slices() -> Vec<Slice> {
+    let mut dice = 1;
+    (0..SLICES).map(|_| Slice::new(&mut dice)).collect()
+}
+
+/// Which slice a CPU has in a turn.
+fn slice_of(cpu: u32, turn: u64) -> usize {
+    (turn as usize * CPUS as usize + cpu as usize) % SLICES
+}
+
+/// Calls in a feed.
+fn calls_in(feed: &Feed) -> u64 {
+    let slices = slices();
+    let (mut bytes, mut calls) = (0, 0);
+    for turn in 0.. {
+        if bytes >= feed.bytes {
+            break;
+        }
+        for slice in (0..CPUS).map(|cpu| &slices[slice_of(cpu, turn)]) {
+            bytes += slice.bytes.len() as u64;
+            calls += slice.calls;
+        }
+    }
+    calls
+}
+
+/// Feeds `bytes` of trace at this rate.
+fn feed(pieces: &Pieces, program: &Path, bytes: u64, bytes_each_s: u64) -> Fed {
+    let feed = PieceFeed::new(pieces, events(), &head()).unwrap();
+    let mut slices = slices();
+    let start = Ns(1_000_000);
+    feed.records(&FedRecords::of_begin(program, start).0);
+    let mut fed = Fed::default();
+    let mut at = [(Ns(start.0 + 1000), 0_u64); CPUS as usize];
+    let began = Instant::now();
+    for turn in 0.. {
+        if fed.trace_bytes >= bytes {
+            break;
+        }
+        for (cpu, (time, offset)) in (0..CPUS).zip(&mut at) {
+            let slice = &mut slices[slice_of(cpu, turn)];
+            let (tid, end) = (tid_of(cpu, turn), Ns(time.0 + slice.length_ns));
+            let size = slice.bytes.len() as u64;
+            let mut records = FedRecords::default();
+            records.add(cpu, tid, *time, &Record::Switch { out: false, preempted: false });
+            records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
+            records.add(cpu, tid, end, &Record::Switch { out: true, preempted: true });
+            feed.records(&records.0);
+            let owner = AuxOwner::Cpu(Cpu(cpu));
+            let chunk = AuxChunk { index: cpu, owner, offset: AuxOffset(*offset), reference: 0 };
+            if !feed.trace(&chunk, slice.at(Ns(time.0 + 50))) {
+                fed.left_out_bytes += size;
+            }
+            fed.trace_bytes += size;
+            (*time, *offset) = (Ns(end.0 + 1000), *offset + size);
+        }
+        let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();
+        feed.complete_until(Ns(complete - 500));
+        let due = Duration::from_secs_f64(fed.trace_bytes as f64 / bytes_each_s as f64);
+        thread::sleep(due.saturating_sub(began.elapsed()));
+    }
+    feed.finish().unwrap();
+    fed
+}
+
+/// What this process takes, looked at again and again.
+#[derive(Debug, Default)]
+struct Taken {
+    memory_kb: Vec<u64>,
+    spool_bytes: u64,
+}
+
+/// Bytes of the files in the spool, those without a name, too: they are mapped.
+fn bytes_in(spool: &Path) -> u64 {
+    let mut files = BTreeMap::new();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    for line in maps.lines().filter(|line| line.contains(spool.to_str().unwrap())) {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next().and_then(|range| range.split_once('-')).unwrap();
+        let address = |text| u64::from_str_radix(text, 16).unwrap();
+        let inode: u64 = words.nth(3).and_then(|inode| inode.parse().ok()).unwrap();
+        files.insert(inode, address(end) - address(start));
+    }
+    for entry in fs::read_dir(spool).unwrap() {
+        // It may be gone by now.
+        if let Ok(file) = entry.unwrap().metadata() {
+            files.insert(file.ino(), file.len());
+        }
+    }
+    files.values().sum()
+}
+
+impl Taken {
+    fn look(&mut self, spool: &Path) {
+        self.spool_bytes = self.spool_bytes.max(bytes_in(spool));
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let kb = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
+        self.memory_kb.push(kb.unwrap().parse().unwrap());
+    }
+
+    /// The most memory in the first and in the last fifth of the time.
+    fn first_and_last_kb(&self) -> (u64, u64) {
+        let fifth = self.memory_kb.len() / 5;
+        let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or_default();
+        (most(&self.memory_kb[..fifth]), most(&self.memory_kb[self.memory_kb.len() - fifth..]))
+    }
+}
+
+const LOOKED_AT_EACH: Duration = Duration::from_millis(20);
+const INTERVAL: &str = "0.1";
+
+/// A feed, and the room that its pieces have.
+struct Feed {
+    bytes: u64,
+    bytes_each_s: u64,
+    spool_bytes: u64,
+}
+
+/// How a watch follows the pieces.
+struct FedWatch {
+    interval: Duration,
+    report: ReportConfig,
+    pieces: Pieces,
+    arrived: Receiver<Piece>,
+    interrupts: Interrupts,
+}
+
+impl FedWatch {
+    fn new(spool: &Path, spool_bytes: u64) -> Self {
+        let words =
+            ["func_latency", "watch", "-f", "f", "-n", INTERVAL, "-w", "2", "--format", "json", "-p", "10"];
+        let Some(Subcommand::Watch(words)) = args::parse(words).unwrap().command else { panic!("no watch") };
+        let interval = super::interval_of(words.interval).unwrap();
+        let report = ReportConfig::of_recording(record_args(*words)).unwrap();
+        let (reader, arrived) = mpsc::channel();
+        let pieces = Pieces {
+            directory: spool.to_path_buf(),
+            length: interval,
+            most_bytes: spool_bytes,
+            waiting_bytes: Arc::default(),
+            reader,
+            copies: None,
+        };
+        Self { interval, report, pieces, arrived, interrupts: Interrupts::hold().unwrap() }
+    }
+}
+
+/// Watches a feed, and prints what comes of that.
+fn watch_fed(feed_of: &Feed) -> (Fed, Taken) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let spool = directory.path().join("spool");
+    fs::create_dir(&spool).unwrap();
+    let FedWatch { interval, report, pieces, arrived, interrupts } =
+        FedWatch::new(&spool, feed_of.spool_bytes);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut taken = Taken::default();
+            while !is_over.load(Ordering::Relaxed) {
+                taken.look(&spool);
+                thread::sleep(LOOKED_AT_EACH);
+            }
+            taken
+        });
+        let waiting_bytes = Arc::clone(&pieces.waiting_bytes);
+        let program = &program;
+        let feeding = scope.spawn(move || feed(&pieces, program, feed_of.bytes, feed_of.bytes_each_s));
+        let arriving = Arriving { pieces: arrived, waiting_bytes, interrupts: &interrupts };
+        let exit = Follow::new(arriving, feed_of.spool_bytes, false).run(|recording| {
+            let growing = Growing::new(report.calls.clone(), recording, Some(interval));
+            let console = Console::new(Display::new(report.format, false)?, None, None);
+            Ok(Watch::new(growing, report, interval, console))
+        });
+        assert_eq!(exit.unwrap(), Exit::Done);
+        let fed = feeding.join().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        (fed, looking.join().unwrap())
+    })
+}
+
+/// Where this is set, this process is the one that watches: nothing else is in its memory.
+const WATCHES: &str = "FUNC_LATENCY_TEST_WATCHES";
+
+/// Watches a feed in a process that runs the test of this name, where `check` is done, too. `None`: it is
+/// this one.
+fn watched_alone(name: &str, feed: &Feed, check: impl FnOnce(Fed, &Taken)) -> Option<(Vec<Value>, Value)> {
+    if env::var_os(WATCHES).is_some() {
+        let (fed, taken) = watch_fed(feed);
+        let (first_kb, last_kb) = taken.first_and_last_kb();
+        eprintln!("{fed:?}, {first_kb} to {last_kb} KB of memory, {} bytes of spool", taken.spool_bytes);
+        check(fed, &taken);
+        return None;
+    }
+    let mut watch = Command::new(env::current_exe().unwrap());
+    let watch = watch.args(["--exact", &format!("watch::fed::{name}"), "--nocapture"]).env(WATCHES, "1");
+    let output = watch.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    // What prints the names of tests says also how long they take.
+    let of_watch = |line: &&str| !line.contains("has been running for");
+    let printed: Vec<&str> = printed.lines().filter(of_watch).collect();
+    let printed = printed.join("\n");
+    let from = printed.find('{').unwrap();
+    let documents = serde_json::Deserializer::from_str(&printed[from..]).into_iter::<Value>();
+    // They end with the result of the test.
+    let mut documents: Vec<Value> = documents.map_while(Result::ok).collect();
+    let report = documents.pop().unwrap();
+    let calls = |line: &Value| line["functions"][0]["calls"].as_u64().unwrap_or(0);
+    let complete = report["functions"][0]["calls"]["complete"].as_u64();
+    assert_eq!(Some(documents.iter().map(calls).sum()), complete, "the intervals add up to the report");
+    Some((documents, report))
+}
+
+fn is_full_run() -> bool {
+    env::var_os("FUNC_LATENCY_FULL").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
+const MB: u64 = 1_000_000;
+/// Memory may grow by one part of so many, and by some room.
+const GROWTH_SHARE: u64 = 20;
+/// Parts have different sizes, and threads of other times other rooms.
+const ROOM_KB: u64 = 1 << 10;
+
+/// What the workers remember of packets fills up to its bound: 8 MB for each of two, of what is decoded
+/// once and of what is decoded again.
+const CACHES_KB: u64 = 32 << 10;
+
+fn is_flat(taken: &Taken, room_kb: u64) {
+    let (first, last) = taken.first_and_last_kb();
+    assert!(last <= first + first / GROWTH_SHARE + room_kb, "{first} to {last} KB: {:?}", taken.memory_kb);
+}
+
+/// Workers were other threads in each interval, and what each of them knew of the code stayed: 0.8 MB.
+#[test]
+fn memory_stays_as_it_is_and_every_call_is_seen() {
+    let seconds = if is_full_run() { 60 } else { 4 };
+    let feed = Feed { bytes: seconds * 20 * MB, bytes_each_s: 20 * MB, spool_bytes: 1000 * MB };
+    let check = |fed: Fed, taken: &Taken| {
+        assert_eq!(fed.left_out_bytes, 0);
+        is_flat(taken, ROOM_KB);
+    };
+    let name = "memory_stays_as_it_is_and_every_call_is_seen";
+    let Some((intervals, report)) = watched_alone(name, &feed, check) else { return };
+    assert!(intervals.iter().all(|line| line["decoded"] == 1.0), "{intervals:?}");
+    assert_eq!(report["functions"][0]["calls"]["complete"], calls_in(&feed));
+}
+
+/// Trace comes faster than it can be decoded, and finds its room taken.
+#[test]
+fn two_hundred_megabytes_a_second_have_no_more_room_than_the_spool() {
+    const SPOOL_BYTES: u64 = 128 * MB;
+    let bytes = if is_full_run() { 10_000 * MB } else { 600 * MB };
+    let feed = Feed { bytes, bytes_each_s: 200 * MB, spool_bytes: SPOOL_BYTES };
+    let check = |_: Fed, taken: &Taken| {
+        if is_full_run() {
+            is_flat(taken, CACHES_KB);
+        }
+        assert!(taken.spool_bytes <= SPOOL_BYTES, "the spool has {} bytes", taken.spool_bytes);
+    };
+    let name = "two_hundred_megabytes_a_second_have_no_more_room_than_the_spool";
+    let Some((intervals, report)) = watched_alone(name, &feed, check) else { return };
+    let trace_bytes: u64 = intervals.iter().filter_map(|line| line["trace_bytes"].as_u64()).sum();
+    assert!(trace_bytes >= bytes, "{trace_bytes} of {bytes} bytes are spoken of");
+    let calls = &report["functions"][0]["calls"];
+    let complete = calls["complete"].as_u64().unwrap();
+    assert!((1..=calls_in(&feed)).contains(&complete), "{complete} of {} calls", calls_in(&feed));
+    let is_all = intervals.iter().all(|line| line["decoded"] == 1.0);
+    assert_eq!(is_all, complete == calls_in(&feed), "what is not decoded is said: {}", report["loss"]);
+}
+
+/// The first piece was read twice: for what all pieces share, and for what it has.
+#[test]
+fn the_first_piece_is_opened_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let FedWatch { pieces, arrived, interrupts, .. } = FedWatch::new(directory.path(), MB);
+    let waiting_bytes = Arc::clone(&pieces.waiting_bytes);
+    let fed = feed(&pieces, &program, 1, MB);
+    assert_eq!(fed.left_out_bytes, 0);
+    drop(pieces);
+    let first = directory.path().join("0.data");
+    assert!(first.exists());
+    let arriving = Arriving { pieces: arrived, waiting_bytes, interrupts: &interrupts };
+    let ended = Follow::new(arriving, MB, false).run(|_| {
+        assert!(!first.exists(), "it is to be opened again");
+        Err(anyhow::anyhow!("there is no watch"))
+    });
+    assert_eq!(ended.unwrap_err().to_string(), "there is no watch");
+}
