@@ -56,7 +56,7 @@ pub(crate) fn run(extent: Extent) -> Result {
         stages.run("test", || cargo_test(extent, &provided).map(done));
         stages.run("instructions", bench::count_instructions);
     }
-    stages.run("vm", || vm::stage(&[]));
+    stages.run("vm", || vm::stage(extent));
     if extent == Extent::Full {
         stages.run("package", package::stage);
         stages.run("wheel", || wheel::run().map(done));

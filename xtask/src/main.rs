@@ -48,7 +48,8 @@ cargo xtask COMMAND
   soak [--rounds N]              run the small programs anew, record them in every way with other dice, compare
   random [--programs N]          random programs (2000), recorded in random ways, against the truth
       --seed S                   the first of their seeds; what is wrong names it
-  vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes
+  vm [NAME..]                    live cases, recorded by a real kernel in a virtual machine; two minutes, but by name and in
+                                 ci --full also those that take longer
   servers [TEST]                 PostgreSQL and MariaDB under load while they are probed; six minutes, on an idle machine (root)
   lib-tests                      the library tests alone: shuffled, again, with TMPDIR elsewhere, by a user without rights
   clean-room [STEP..]            demo, lib-tests and test in a bare Debian 12 with only Rust, in a clone at a short path, and in

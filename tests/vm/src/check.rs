@@ -50,7 +50,7 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
         edges::share_pages(&vm.programs().join("edges"))?;
     }
     if case.recorder == Recorder::Perf {
-        crystal::tell(&data, ratio(vm)?)?;
+        crystal::tell(&data, crystal::ratio(vm)?)?;
     }
     let file = pipeline::open(&data)?;
     let opened = Opened::new(&file)?;
@@ -114,12 +114,6 @@ pub fn trial(vm: &Vm, name: &str) -> Result<String> {
         true => Ok(format!("{seen}; {}", remains::check(vm, name)?)),
         false => Ok(seen),
     }
-}
-
-/// `167:1`.
-fn ratio(vm: &Vm) -> Result<u32> {
-    let text = fs::read_to_string(vm.of_run("ratio"))?;
-    text.split(':').next().and_then(|ticks| ticks.parse().ok()).with_context(|| format!("ratio {text}"))
 }
 
 /// Passes events on, and counts them.

@@ -98,8 +98,8 @@ pub(crate) fn same_but_for_losses(
     Ok(())
 }
 
-/// `count NAME entered returned`
-fn printed_counts(printed: &str, function: &str) -> Option<(u64, u64)> {
+/// How often a function was entered and left, as a target prints it: `count NAME entered returned`.
+pub(crate) fn printed_counts(printed: &str, function: &str) -> Option<(u64, u64)> {
     printed.lines().find_map(|line| {
         let mut words = line.strip_prefix("count ")?.split(' ');
         let is_it = words.next() == Some(function);

@@ -2,11 +2,13 @@
 //! answers with zero, and so the recording does not say what the module's MTC packets mean. The module says
 //! it in sysfs.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::paths::Vm;
 
 /// PERF_RECORD_AUXTRACE_INFO.
 const AUXTRACE_INFO: u32 = 70;
@@ -16,6 +18,12 @@ const RATIO_OFFSET: u64 = 16 + 12 * 8;
 
 /// In the file's header: where its records are, offset and size.
 const DATA_SECTION_OFFSET: u64 = 0x28;
+
+/// TSC ticks per tick of the crystal clock: `167:1`.
+pub(crate) fn ratio(vm: &Vm) -> Result<u32> {
+    let text = fs::read_to_string(vm.of_run("ratio"))?;
+    text.split(':').next().and_then(|ticks| ticks.parse().ok()).with_context(|| format!("ratio {text}"))
+}
 
 /// Writes the ratio into a file of perf's.
 ///

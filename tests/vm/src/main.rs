@@ -1,11 +1,11 @@
-//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR [NAME..]` checks them
-//! outside, with DIR `target/vm`; `vm_tests list` names them.
+//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR NAME..` checks them
+//! outside, with DIR `target/vm`; `vm_tests list [quick]` names them, or those that do not take minutes.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use vm_tests::cases::CASES;
-use vm_tests::guest::TRIALS;
+use vm_tests::guest::{TRIALS, Trial};
 use vm_tests::paths::Vm;
 use vm_tests::{check, guest};
 
@@ -18,17 +18,21 @@ fn main() -> ExitCode {
     let done = match arguments[..] {
         ["guest", directory] => run_all(&Vm::new(Path::new(directory))),
         ["check", directory, ref names @ ..] => check_all(&Vm::new(Path::new(directory)), names),
-        ["list"] => {
-            let names = CASES.iter().map(|case| case.name).chain(TRIALS.iter().map(|trial| trial.name));
-            names.for_each(|name| println!("{name}"));
-            true
-        }
+        ["list"] => list(|_| true),
+        ["list", "quick"] => list(|trial| !trial.is_long),
         _ => {
-            eprintln!("vm_tests guest DIR | check DIR [NAME..] | list");
+            eprintln!("vm_tests guest DIR | check DIR NAME.. | list [quick]");
             return ExitCode::from(2);
         }
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Names the cases, and the trials that are chosen.
+fn list(is_chosen: impl Fn(&Trial) -> bool) -> bool {
+    let trials = TRIALS.iter().filter(|trial| is_chosen(trial)).map(|trial| trial.name);
+    CASES.iter().map(|case| case.name).chain(trials).for_each(|name| println!("{name}"));
+    true
 }
 
 /// Says how it ended on the console and in a file; true if all is well with the machine.
@@ -40,7 +44,7 @@ fn run_all(vm: &Vm) -> bool {
 
 /// A line for each case, and one for all, as the test runner prints them; true if all pass.
 fn check_all(vm: &Vm, names: &[&str]) -> bool {
-    let cases = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name));
+    let cases = CASES.iter().filter(|case| names.contains(&case.name));
     let (mut passed, mut failed) = (0, 0);
     for case in cases {
         match check::check(vm, case) {
@@ -59,7 +63,7 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
             }
         }
     }
-    for trial in TRIALS.iter().filter(|trial| names.is_empty() || names.contains(&trial.name)) {
+    for trial in TRIALS.iter().filter(|trial| names.contains(&trial.name)) {
         match check::trial(vm, trial.name) {
             Ok(seen) => {
                 println!("vm {} ... {seen}", trial.name);

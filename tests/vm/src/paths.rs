@@ -31,7 +31,7 @@ impl Vm {
         self.0.join("func_latency")
     }
 
-    /// The names of the cases to run, a line each; no such file: all.
+    /// The names of the cases and trials to run, a line each.
     #[must_use]
     pub fn selection(&self) -> PathBuf {
         self.0.join("selection")

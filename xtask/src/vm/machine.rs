@@ -24,11 +24,8 @@ const APPLETS: [&str; 11] =
 /// Without ERMS: `rep movsb`, by which the kernel copies where there is that, is emulated byte by byte.
 const CPU: &str = "Skylake-Client-v4,-erms";
 
-/// All cases together take about two minutes where nothing else runs.
-const LIMIT: Duration = Duration::from_secs(10 * 60);
-
-/// Starts the machine, lets it run the cases, and waits until it has ended.
-pub(super) fn run(kernel: &Kernel, directory: &Path) -> Result {
+/// Starts the machine, lets it run the cases, and waits until it has ended, for `limit` at most.
+pub(super) fn run(kernel: &Kernel, directory: &Path, limit: Duration) -> Result {
     let files = directory.join("initramfs");
     let archive = directory.join("initramfs.cpio");
     first_files(kernel, &files)?;
@@ -38,7 +35,7 @@ pub(super) fn run(kernel: &Kernel, directory: &Path) -> Result {
     qemu.stderr(fs::File::create(&complaints).map_err(|e| format!("{}: {e}", complaints.display()))?);
     let start = Instant::now();
     let mut child = qemu.spawn().map_err(|e| process::cannot_start(&qemu, &e))?;
-    let ended = pass_on(&mut child, start);
+    let ended = pass_on(&mut child, start, limit);
     if !ended {
         let _ = child.kill();
     }
@@ -51,12 +48,12 @@ pub(super) fn run(kernel: &Kernel, directory: &Path) -> Result {
             let said = process::last_lines(&said, 5);
             Err(format!("`{}` failed: {status}\n{said}", process::command_line(&qemu)))
         }
-        (false, _) => Err(format!("the machine did not end within {}", seconds(LIMIT))),
+        (false, _) => Err(format!("the machine did not end within {}", seconds(limit))),
     }
 }
 
 /// Passes the console on, line by line; false if the time is over.
-fn pass_on(child: &mut Child, start: Instant) -> bool {
+fn pass_on(child: &mut Child, start: Instant, limit: Duration) -> bool {
     let (lines, received) = mpsc::channel();
     let Some(console) = child.stdout.take() else { return true };
     thread::spawn(move || {
@@ -64,7 +61,7 @@ fn pass_on(child: &mut Child, start: Instant) -> bool {
         read.take_while(|line| lines.send(line.clone()).is_ok()).for_each(drop);
     });
     loop {
-        match received.recv_timeout(LIMIT.saturating_sub(start.elapsed())) {
+        match received.recv_timeout(limit.saturating_sub(start.elapsed())) {
             Ok(line) => println!("{}", String::from_utf8_lossy(&line).trim_end()),
             Err(mpsc::RecvTimeoutError::Timeout) => return false,
             Err(mpsc::RecvTimeoutError::Disconnected) => return true,

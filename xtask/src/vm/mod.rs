@@ -15,16 +15,24 @@ mod machine;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::extent::Extent;
 use crate::lock::Lock;
 use crate::process::{self, Result};
 use crate::stages::Outcome;
 use crate::{layout, setup};
 use kernel::Kernel;
 
-/// `vm [NAME..]`: runs these cases, or all.
+/// What does not take minutes takes about two together, where nothing else runs.
+const QUICK_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// With what takes minutes.
+const LONG_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// `vm [NAME..]`: runs these cases and trials, or those of the quick lane.
 pub(crate) fn run(names: &[&str]) -> Result {
-    match stage(names)? {
+    let selected = if names.is_empty() { Selected::Quick } else { Selected::Named(names) };
+    match select_and_run(selected)? {
         Outcome::Done => Ok(()),
         Outcome::Skipped(why) => {
             println!("skipped: {why}");
@@ -34,7 +42,20 @@ pub(crate) fn run(names: &[&str]) -> Result {
 }
 
 /// The stage of the tests.  Where the machine cannot be had (no Debian, not root, no network), it is skipped.
-pub(crate) fn stage(names: &[&str]) -> Result<Outcome> {
+pub(crate) fn stage(extent: Extent) -> Result<Outcome> {
+    select_and_run(if extent == Extent::Full { Selected::All } else { Selected::Quick })
+}
+
+/// What is to run.
+#[derive(Clone, Copy)]
+enum Selected<'a> {
+    /// All that does not take minutes.
+    Quick,
+    All,
+    Named(&'a [&'a str]),
+}
+
+fn select_and_run(selected: Selected<'_>) -> Result<Outcome> {
     let directory = directory();
     fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     let _lock = Lock::wait(&directory.join("lock"))?;
@@ -43,10 +64,11 @@ pub(crate) fn stage(names: &[&str]) -> Result<Outcome> {
         Err(why) => return Ok(Outcome::Skipped(why)),
     };
     build::all(&kernel, &directory)?;
-    all_are_known(names)?;
-    fresh_results(names)?;
-    machine::run(&kernel, &directory)?;
-    process::run(Command::new(directory.join("vm_tests")).arg("check").arg(&directory).args(names))?;
+    let names = names(selected)?;
+    fresh_results(&names)?;
+    let limit = if matches!(selected, Selected::Quick) { QUICK_LIMIT } else { LONG_LIMIT };
+    machine::run(&kernel, &directory, limit)?;
+    process::run(Command::new(directory.join("vm_tests")).arg("check").arg(&directory).args(&names))?;
     Ok(Outcome::Done)
 }
 
@@ -55,26 +77,31 @@ fn directory() -> PathBuf {
     layout::target().join("vm")
 }
 
-/// A name that nothing has would run nothing.
-fn all_are_known(names: &[&str]) -> Result {
-    let known = process::capture(Command::new(directory().join("vm_tests")).arg("list"))?;
-    match names.iter().find(|name| known.lines().all(|known| known != **name)) {
-        Some(name) => Err(format!("vm: no case {name}; there are:\n{known}")),
-        None => Ok(()),
+/// The names of what is selected, of which each is known: a name that nothing has would run nothing.
+fn names(selected: Selected<'_>) -> Result<Vec<String>> {
+    let list =
+        |which: &[&str]| process::capture(Command::new(directory().join("vm_tests")).arg("list").args(which));
+    let words = |list: &str| list.lines().map(str::to_owned).collect::<Vec<_>>();
+    match selected {
+        Selected::Quick => Ok(words(&list(&["quick"])?)),
+        Selected::All => Ok(words(&list(&[])?)),
+        Selected::Named(names) => {
+            let known = list(&[])?;
+            match names.iter().find(|name| known.lines().all(|known| known != **name)) {
+                Some(name) => Err(format!("vm: no case {name}; there are:\n{known}")),
+                None => Ok(names.iter().map(|name| (*name).to_owned()).collect()),
+            }
+        }
     }
 }
 
-/// Nothing of an older run, and the cases to run if not all.
-fn fresh_results(names: &[&str]) -> Result {
+/// Nothing of an older run, and what is to run.
+fn fresh_results(names: &[String]) -> Result {
     let (out, selection) = (directory().join("out"), directory().join("selection"));
     let named = |e: std::io::Error| format!("{}: {e}", out.display());
     if out.exists() {
         fs::remove_dir_all(&out).map_err(named)?;
     }
     fs::create_dir(&out).map_err(named)?;
-    let _ = fs::remove_file(&selection);
-    match names {
-        [] => Ok(()),
-        names => fs::write(&selection, names.join("\n")).map_err(|e| format!("{}: {e}", selection.display())),
-    }
+    fs::write(&selection, names.join("\n")).map_err(|e| format!("{}: {e}", selection.display()))
 }

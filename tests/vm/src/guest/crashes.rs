@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use super::disk::Disk;
 use super::live::{end_of, report, server};
 use super::machine;
 use super::process::{command, runs_on};
@@ -19,9 +20,6 @@ use crate::remains;
 /// Half of them from the start on, half from when the file is there.
 const KILLS: u32 = 12;
 const KILLS_APART: Duration = Duration::from_millis(50);
-
-/// A file system that is full at once.
-const SMALL_DISK: &str = "/tmp/small";
 
 /// `kill -9` at [`KILLS`] moments: the target runs on, what is there of the file opens, and the next
 /// recording is a whole one.
@@ -85,17 +83,14 @@ pub(super) fn killed_with_reasons(vm: &Vm) -> Result<String> {
 
 /// The disk is full in the window: that is said, and what was written opens.
 pub(super) fn disk_full(vm: &Vm) -> Result<String> {
-    let disk = Path::new(SMALL_DISK);
-    fs::create_dir_all(disk)?;
-    let mount = ["-t", "tmpfs", "-o", "size=128k", "tmpfs", SMALL_DISK];
-    ensure!(Command::new("mount").args(mount).status()?.success(), "cannot mount {SMALL_DISK}");
+    let disk = Disk::new("small", "128k")?;
     let mut target = server(vm)?;
     machine::empty_log()?;
-    let end = record(vm, &target, disk, "5")?.output()?;
+    let end = record(vm, &target, disk.root(), "5")?.output()?;
     let said = String::from_utf8_lossy(&end.stderr).into_owned();
     ensure!(end.status.code() == Some(3) && said.contains("No space left"), "{}: {said}", end.status);
-    opens(vm, &disk.join("perf.data"))?;
-    keep(vm, "disk-full", 0, &disk.join("perf.data"))?;
+    opens(vm, &disk.root().join("perf.data"))?;
+    keep(vm, "disk-full", 0, &disk.root().join("perf.data"))?;
     runs_on(&mut target)?;
     record_whole(vm, "disk-full", 1, &target)?;
     end_of(target)?;

@@ -4,11 +4,13 @@
 mod containers;
 mod cost;
 mod crashes;
+mod disk;
 mod doctor;
 mod endings;
 mod files;
 mod live;
 mod machine;
+mod perf_snapshots;
 mod process;
 mod record;
 mod refusals;
@@ -18,7 +20,6 @@ mod uprobes;
 mod watch;
 
 use std::fs;
-use std::io;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -30,47 +31,62 @@ use crate::paths::Vm;
 pub struct Trial {
     /// Its name.
     pub name: &'static str,
+    /// It takes minutes: for the full run, or by its name.
+    pub is_long: bool,
     /// Says what it has seen; an error if that is wrong.
     run: fn(&Vm) -> Result<String>,
 }
 
+impl Trial {
+    const fn new(name: &'static str, run: fn(&Vm) -> Result<String>) -> Self {
+        Self { name, is_long: false, run }
+    }
+
+    const fn long(name: &'static str, run: fn(&Vm) -> Result<String>) -> Self {
+        Self { name, is_long: true, run }
+    }
+}
+
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 22] = [
-    Trial { name: "cost", run: cost::cost },
-    Trial { name: "killed", run: crashes::killed },
-    Trial { name: "killed-with-reasons", run: crashes::killed_with_reasons },
-    Trial { name: "disk-full", run: crashes::disk_full },
-    Trial { name: "signals", run: endings::signals },
-    Trial { name: "second-signal", run: endings::second_signal },
-    Trial { name: "started-program", run: endings::started_program },
-    Trial { name: "processes", run: targets::processes },
-    Trial { name: "two-recordings", run: targets::two_recordings },
-    Trial { name: "watch", run: watch::added_up },
-    Trial { name: "captures", run: watch::captured },
-    Trial { name: "snapshots", run: snapshots::taken },
-    Trial { name: "snapshot-ends", run: snapshots::ended },
-    Trial { name: "view", run: watch::viewed },
-    Trial { name: "behind", run: watch::behind },
-    Trial { name: "preview", run: targets::preview },
-    Trial { name: "filtered-files", run: files::filtered },
-    Trial { name: "filtered-containers", run: containers::filtered },
-    Trial { name: "bundle", run: files::bundled },
-    Trial { name: "uprobes", run: uprobes::uprobes },
-    Trial { name: "doctor", run: doctor::doctor },
-    Trial { name: "refusals", run: refusals::all },
+pub const TRIALS: [Trial; 25] = [
+    Trial::new("cost", cost::cost),
+    Trial::new("killed", crashes::killed),
+    Trial::new("killed-with-reasons", crashes::killed_with_reasons),
+    Trial::new("disk-full", crashes::disk_full),
+    Trial::new("signals", endings::signals),
+    Trial::new("second-signal", endings::second_signal),
+    Trial::new("started-program", endings::started_program),
+    Trial::new("processes", targets::processes),
+    Trial::new("two-recordings", targets::two_recordings),
+    Trial::new("watch", watch::added_up),
+    Trial::new("captures", watch::captured),
+    Trial::new("snapshots", snapshots::taken),
+    Trial::new("snapshot-ends", snapshots::ended),
+    Trial::new("perf-snapshots", perf_snapshots::same),
+    Trial::new("view", watch::viewed),
+    Trial::new("behind", watch::behind),
+    Trial::new("full-spool", watch::full_spool),
+    Trial::new("preview", targets::preview),
+    Trial::new("filtered-files", files::filtered),
+    Trial::new("filtered-containers", containers::filtered),
+    Trial::new("bundle", files::bundled),
+    Trial::new("uprobes", uprobes::uprobes),
+    Trial::new("doctor", doctor::doctor),
+    Trial::new("refusals", refusals::all),
+    Trial::long("minute", watch::for_a_minute),
 ];
 
 /// What the line of a trial begins with that has seen what it should.
 pub const GOOD: &str = "ok: ";
 
-/// Loads the module and runs everything, or what is selected.  What fails is the checker's to find.
+/// Loads the module and runs what is selected.  What fails is the checker's to find.
 ///
 /// # Errors
 /// The machine is not as it should be, or its kernel complains.
 pub fn run(vm: &Vm) -> Result<()> {
     machine::load_module(vm)?;
-    let selection = selection(vm)?;
-    let is_selected = |name: &str| selection.as_ref().is_none_or(|names| names.lines().any(|n| n == name));
+    let selection = fs::read_to_string(vm.selection()).context("the selection of cases")?;
+    let is_selected = |name: &str| selection.lines().any(|selected| selected == name);
     for case in CASES.iter().filter(|case| is_selected(case.name)) {
         tell(vm, case.name, || record::run_case(vm, case))?;
     }
@@ -87,13 +103,4 @@ fn tell(vm: &Vm, name: &str, run: impl FnOnce() -> Result<String>) -> Result<()>
     let end = run().unwrap_or_else(|error| format!("{error:#}"));
     println!("vm: {name}: {end}, {:.1} s", start.elapsed().as_secs_f64());
     fs::write(vm.of_case(name, "end"), end).with_context(|| format!("the end of {name}"))
-}
-
-/// The names of what is to run; `None`: everything.
-fn selection(vm: &Vm) -> Result<Option<String>> {
-    match fs::read_to_string(vm.selection()) {
-        Ok(names) => Ok(Some(names)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).context("the selection of cases"),
-    }
 }

@@ -1,5 +1,6 @@
 //! Processes of the virtual machine.
 
+use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,6 +12,30 @@ pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A target that runs before it is recorded has this long to get to its work.
 pub(super) const HEAD_START: Duration = Duration::from_millis(200);
+
+/// A process that is killed where a trial fails before its end: it would be in the way of the next ones.
+pub(super) struct Killed(pub(super) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It has ended, in most cases.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+impl Deref for Killed {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Killed {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
 
 /// A command without input.
 pub(super) fn command(words: &[String]) -> Result<Command> {
@@ -45,9 +70,20 @@ pub(super) fn signal(name: &str, process: &Child) -> Result<()> {
 
 /// The process lives, and is not stopped.
 pub(super) fn runs_on(process: &mut Child) -> Result<()> {
+    let state = state(process)?;
+    ensure!(matches!(&*state, "R" | "S" | "D"), "the target is in state {state}");
+    Ok(())
+}
+
+/// A signal has stopped the process.
+pub(super) fn is_stopped(process: &mut Child) -> Result<bool> {
+    Ok(state(process)? == "T")
+}
+
+/// The state of a process that lives, as `ps` names it.
+fn state(process: &mut Child) -> Result<String> {
     ensure!(process.try_wait()?.is_none(), "the target is dead");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id()))?;
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    ensure!(matches!(state, Some("R" | "S" | "D")), "the target is in state {state:?}");
-    Ok(())
+    Ok(state.unwrap_or_default().to_owned())
 }

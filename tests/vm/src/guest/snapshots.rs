@@ -75,7 +75,7 @@ pub(super) fn ended(vm: &Vm) -> Result<String> {
         .output()?;
     let said = String::from_utf8_lossy(&started.stderr);
     ensure!(started.status.success(), "{}: {said}", started.status);
-    let [capture] = &paths(&captures)?[..] else { return Err(anyhow!("not one capture: {said}")) };
+    let [capture] = &captured(&captures)?[..] else { return Err(anyhow!("not one capture: {said}")) };
     let seen = seen(vm, capture)?;
     ensure!((seen.complete, seen.open_end) == (200, 0), "not all calls of a program: {seen:?}");
     Ok(format!("{until}, {interrupted}; {} calls of a program from its start", seen.complete))
@@ -90,8 +90,8 @@ fn ended_by(
 ) -> Result<String> {
     let place = Place::new(name)?;
     let captures = place.path("captures");
-    let more = [&["-m", "1M"], more].concat();
-    let (mut target, mut watch) = watched(vm, &place, &captures, ENDLESS_ROUNDS, &more)?;
+    let more = [&["-f", "outer", "-m", "1M"], more].concat();
+    let (mut target, mut watch) = watched(vm, &place, &captures, ("nest", ENDLESS_ROUNDS), &more)?;
     meanwhile(&watch)?;
     let status = wait(&mut watch)?;
     let said = said_in(&place.path("said"));
@@ -101,7 +101,7 @@ fn ended_by(
     ensure!(is_well, "the target did not live on: {said}");
     target.kill()?;
     target.wait()?;
-    let [capture] = &paths(&captures)?[..] else { return Err(anyhow!("not one capture: {said}")) };
+    let [capture] = &captured(&captures)?[..] else { return Err(anyhow!("not one capture: {said}")) };
     ensure!(seen(vm, capture)?.complete > 0, "it has no call: {said}");
     Ok(capture.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned())
 }
@@ -127,7 +127,8 @@ fn snapshots(vm: &Vm, name: &str, (rounds, ring, is_stopped): (u64, &str, bool))
     let place = Place::new(name)?;
     let captures = place.path("captures");
     let said = place.path("said");
-    let (mut target, mut watch) = watched(vm, &place, &captures, rounds, &["-m", ring])?;
+    let more = ["-f", "outer", "-m", ring];
+    let (mut target, mut watch) = watched(vm, &place, &captures, ("nest", rounds), &more)?;
     for number in 1..=2 {
         sleep(BETWEEN);
         if is_stopped {
@@ -142,7 +143,7 @@ fn snapshots(vm: &Vm, name: &str, (rounds, ring, is_stopped): (u64, &str, bool))
     wait(&mut target)?;
     let status = wait(&mut watch)?;
     ensure!(status.success(), "{status}: {}", said_in(&said));
-    let paths = paths(&captures)?;
+    let paths = captured(&captures)?;
     // A target that was not stopped may have ended before the second one.
     let expected = if is_stopped { 3..=3 } else { 2..=3 };
     ensure!(expected.contains(&paths.len()), "{paths:?} are captured: {}", said_in(&said));
@@ -153,14 +154,22 @@ fn snapshots(vm: &Vm, name: &str, (rounds, ring, is_stopped): (u64, &str, bool))
     Ok(seen)
 }
 
-/// A target that has begun its work, and its watch.
-fn watched(vm: &Vm, place: &Place, captures: &Path, rounds: u64, more: &[&str]) -> Result<(Child, Child)> {
-    let program = vm.programs().join("nest").display().to_string();
-    let target = command(&[program, rounds.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+/// A target that has begun its work, a program and its number of rounds, and its watch. What the target
+/// prints is in `printed`.
+pub(super) fn watched(
+    vm: &Vm,
+    place: &Place,
+    captures: &Path,
+    (target, rounds): (&str, u64),
+    more: &[&str],
+) -> Result<(Child, Child)> {
+    let program = vm.programs().join(target).display().to_string();
+    let printed = File::create(place.path("printed"))?;
+    let target = command(&[program, rounds.to_string()])?.env("WAIT", "1").stdout(printed).spawn()?;
     sleep(HEAD_START);
     let said = place.path("said");
     let mut watch = Command::new(vm.func_latency())
-        .args(["watch", "--snapshot", "-f", "outer", "-n", "0.1", "-p"])
+        .args(["watch", "--snapshot", "-n", "0.1", "-p"])
         .arg(target.id().to_string())
         .arg("--captures")
         .arg(captures)
@@ -184,9 +193,9 @@ fn said_in(said: &Path) -> String {
 }
 
 /// Waits for so many captures.
-fn has_captures(captures: &Path, number: usize, watch: &mut Child) -> Result<()> {
+pub(super) fn has_captures(captures: &Path, number: usize, watch: &mut Child) -> Result<()> {
     let start = Instant::now();
-    while paths(captures)?.len() < number {
+    while captured(captures)?.len() < number {
         ensure!(start.elapsed() < LIMIT, "there is no capture {number}");
         ensure!(watch.try_wait()?.is_none(), "the watch has ended");
         sleep(Duration::from_millis(5));
@@ -195,7 +204,7 @@ fn has_captures(captures: &Path, number: usize, watch: &mut Child) -> Result<()>
 }
 
 /// The captures, by time.
-fn paths(captures: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn captured(captures: &Path) -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(captures) else { return Ok(Vec::new()) };
     let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.retain(|path| path.join("capture.json").exists() && !path.display().to_string().contains("/."));

@@ -4,15 +4,17 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use truth_tests::terminal::InTerminal;
 
+use super::disk::Disk;
 use super::live::Place;
 use super::machine;
-use super::process::{HEAD_START, command, signal, wait};
+use super::process::{HEAD_START, Killed, LIMIT, command, runs_on, signal, wait};
+use crate::counts::printed_counts;
 use crate::paths::Vm;
 
 /// Requests of the target, each with 20 calls of `hot` and one of `handle`.
@@ -23,6 +25,50 @@ pub(super) fn added_up(vm: &Vm) -> Result<String> {
     let plain = watch(vm, &[])?;
     let filtered = watch(vm, &["-i"])?;
     Ok(format!("{plain}; with a filter {filtered}"))
+}
+
+/// Memory does not grow by more than one part of so many, but for caches and latencies.
+const GROWTH_SHARE: u64 = 20;
+
+/// What decoding workers remember of packets fills up to its bound: 8 MB for each of two, of what is decoded
+/// once and of what is decoded again.
+const CACHES_KB: u64 = 32 << 10;
+
+/// Bytes that a latency takes which no call before had: in the sums of the function, its caller and its
+/// children, in tables that may just have doubled.
+const LATENCY_BYTES: u64 = 200;
+
+/// For a minute, without a filter and with one: the intervals have each call of the target, nothing is left
+/// undecoded, and memory does not grow.
+pub(super) fn for_a_minute(vm: &Vm) -> Result<String> {
+    const TIME: Duration = Duration::from_secs(60);
+    let watch = |more: &[&str]| -> Result<String> {
+        let place = Place::new("minute")?;
+        let more = [&["-f", "handle", "--pt_config", "cyc,mtc_period=9"], more]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        let watched = watched(vm, &place, Target::For("server", TIME), &more, &|_| Ok(()))?;
+        let (report, intervals) = watched.documents.split_last().context("nothing was printed")?;
+        let undecoded = intervals.iter().find(|line| line["decoded"] != 1.0 || line["lost_ns"] != 0);
+        ensure!(undecoded.is_none(), "something is not decoded: {undecoded:?}: {}", watched.said);
+        let (_, made) =
+            printed_counts(&watched.printed, "handle").context("the target has printed no count")?;
+        let sum: u64 = intervals.iter().map(|line| calls(line, 0)).sum();
+        let reported = report["functions"][0]["latency_ns"]["count"].as_u64();
+        ensure!(
+            (sum, reported) == (made, Some(made)),
+            "{sum} calls in intervals, {reported:?} in the report, not {made}: {}",
+            watched.said
+        );
+        let (first, last) = watched.taken.first_and_last_kb()?;
+        let most = first + first / GROWTH_SHARE + CACHES_KB + made * LATENCY_BYTES / 1024;
+        ensure!(last <= most, "{last} KB are taken at the end, {first} KB at the begin, for {made} calls");
+        let spool = watched.taken.spool_bytes >> 10;
+        Ok(format!("{made} calls in {} intervals, {first} to {last} KB, spool {spool} KB", intervals.len()))
+    };
+    Ok(format!("{}; with a filter {}", watch(&[])?, watch(&["-i"])?))
 }
 
 /// Slow calls are captured while the target runs on, those that are kept open, and so does what a signal asks
@@ -42,7 +88,7 @@ pub(super) fn captured(vm: &Vm) -> Result<String> {
         sleep(HEAD_START);
         signal("USR2", watch)
     };
-    let (documents, said) = lines(vm, &place, &more, &ask)?;
+    let Watched { documents, said, .. } = watched(vm, &place, SERVER, &more, &ask)?;
     let announced: Vec<&Value> = documents.iter().filter(|line| line.get("trigger").is_some()).collect();
     let of_calls = announced.iter().filter(|capture| capture["id"].is_string()).count();
     ensure!(of_calls > 0, "no slow call was captured: {announced:?}, {said}");
@@ -138,14 +184,21 @@ fn with_view(
 /// Rounds of the target that makes more trace than there is room for: each has one call of `outer`, two of
 /// `mid` and six of `leaf`.
 const ROUNDS: u64 = 6_000;
+const SPOOL_BYTES: u64 = 250 << 10;
+/// Records are written where there is no room for trace, too: some seconds of them, until the code is known.
+const RECORDS_BYTES: u64 = 250 << 10;
 
 /// Trace comes faster than it is decoded, and has little room: part of it is left out. The calls that are
 /// seen whole are right all the same, the ledger has the part that is left out, and the target runs on.
 pub(super) fn behind(vm: &Vm) -> Result<String> {
     let place = Place::new("behind")?;
-    let more = ["--spool", "250K", "-w", "1", "-f", "outer", "-f", "mid"].map(str::to_owned);
-    let (documents, _) = watched(vm, &place, ("nest", ROUNDS), &more, &|_| Ok(()))?;
+    let spool = format!("{}K", SPOOL_BYTES >> 10);
+    let more = ["--spool", &spool, "-w", "1", "-f", "outer", "-f", "mid"].map(str::to_owned);
+    let Watched { documents, taken, .. } =
+        watched(vm, &place, Target::Rounds("nest", ROUNDS), &more, &|_| Ok(()))?;
     let (report, intervals) = documents.split_last().context("nothing was printed")?;
+    let most = SPOOL_BYTES + RECORDS_BYTES;
+    ensure!(taken.spool_bytes <= most, "the spool has {} bytes, more than {most}", taken.spool_bytes);
     let decoded = |line: &Value| line["decoded"].as_f64().unwrap_or(0.0);
     let some_left_out = intervals.iter().filter(|line| decoded(line) < 1.0).count();
     ensure!(some_left_out > 0, "everything was decoded: {intervals:?}");
@@ -171,55 +224,170 @@ pub(super) fn behind(vm: &Vm) -> Result<String> {
     Ok(format!("{some_left_out} of {} intervals have less than all; {seen:?} calls seen", intervals.len()))
 }
 
-/// What a watch of the server prints from its first call to its end, and what it says; `meanwhile`: done
-/// while the target runs.
-fn lines(
-    vm: &Vm,
-    place: &Place,
-    more: &[String],
-    meanwhile: &dyn Fn(&Child) -> Result<()>,
-) -> Result<(Vec<Value>, String)> {
-    watched(vm, place, ("server", REQUESTS), more, meanwhile)
+/// A target, and what it does.
+#[derive(Clone, Copy)]
+enum Target {
+    /// Ends after this number of rounds.
+    Rounds(&'static str, u64),
+    /// Is told to end after this time.
+    For(&'static str, Duration),
 }
 
-/// What a watch of this target and its number of rounds prints.
+const SERVER: Target = Target::Rounds("server", REQUESTS);
+
+/// A watch of a target from its first call to its end.
+struct Watched {
+    /// What it prints, and what it says.
+    documents: Vec<Value>,
+    said: String,
+    /// What the target prints.
+    printed: String,
+    taken: Taken,
+}
+
+/// What a watch takes, looked at again and again while the target runs.
+#[derive(Default)]
+struct Taken {
+    /// Memory that is no file's.
+    memory_kb: Vec<u64>,
+    /// The most that the spool had.
+    spool_bytes: u64,
+}
+
+/// A watch is looked at so often.
+const LOOKED_AT_EACH: Duration = Duration::from_millis(50);
+
+impl Taken {
+    fn look(&mut self, watch: &Child, spool: &Disk) -> Result<()> {
+        self.spool_bytes = self.spool_bytes.max(spool.used_bytes()?);
+        // Gone before its end was noticed.
+        let Ok(status) = fs::read_to_string(format!("/proc/{}/status", watch.id())) else { return Ok(()) };
+        let kb = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
+        self.memory_kb.extend(kb.and_then(|kb| kb.parse::<u64>().ok()));
+        Ok(())
+    }
+
+    /// The most memory in the first and in the last fifth of the time.
+    fn first_and_last_kb(&self) -> Result<(u64, u64)> {
+        let fifth = self.memory_kb.len() / 5;
+        let first = self.memory_kb.iter().take(fifth).max();
+        let last = self.memory_kb.iter().rev().take(fifth).max();
+        first.copied().zip(last.copied()).context("it was not looked at")
+    }
+}
+
+/// Watches a target; `meanwhile`: done while that runs.
 fn watched(
     vm: &Vm,
     place: &Place,
-    (target, rounds): (&str, u64),
+    target: Target,
     more: &[String],
     meanwhile: &dyn Fn(&Child) -> Result<()>,
-) -> Result<(Vec<Value>, String)> {
-    let program = vm.programs().join(target).display().to_string();
-    let mut target =
-        command(&[program, rounds.to_string()])?.env("WAIT", "1").stdout(Stdio::null()).spawn()?;
+) -> Result<Watched> {
+    let spool = Disk::new("spool", "64m")?;
+    let (mut target, mut watch, time) = started(vm, place, &spool, target, more)?;
+    meanwhile(&watch)?;
+    let (begun, mut taken, mut is_told) = (Instant::now(), Taken::default(), false);
+    while target.try_wait()?.is_none() {
+        let most = time.unwrap_or_default() + LIMIT;
+        ensure!(begun.elapsed() < most, "the target did not end within {} s", most.as_secs());
+        if time.is_some_and(|time| begun.elapsed() >= time) && !is_told {
+            signal("TERM", &target)?;
+            is_told = true;
+        }
+        taken.look(&watch, &spool)?;
+        sleep(LOOKED_AT_EACH);
+    }
+    let status = wait(&mut watch)?;
+    let said = fs::read_to_string(place.path("said"))?;
+    ensure!(status.success(), "{status}: {said}");
+    let left = fs::read_dir(spool.root())?.count();
+    ensure!(left == 0, "{left} files are left in the spool");
+    let lines = fs::read_to_string(place.path("lines"))?;
+    let documents = documents(&lines)?;
+    let printed = fs::read_to_string(place.path("printed"))?;
+    Ok(Watched { documents, said, printed, taken })
+}
+
+/// A target that has begun its work, its watch, and how long it is to run. They print to files of `place`:
+/// `printed`, `lines`, `said`.
+fn started(
+    vm: &Vm,
+    place: &Place,
+    spool: &Disk,
+    target: Target,
+    more: &[String],
+) -> Result<(Killed, Killed, Option<Duration>)> {
+    let (Target::Rounds(program, _) | Target::For(program, _)) = target;
+    let mut words = vec![vm.programs().join(program).display().to_string()];
+    let time = match target {
+        Target::Rounds(_, rounds) => {
+            words.push(rounds.to_string());
+            None
+        }
+        Target::For(_, time) => Some(time),
+    };
+    let printed = File::create(place.path("printed"))?;
+    let target = Killed(command(&words)?.env("WAIT", "1").stdout(printed).spawn()?);
     sleep(HEAD_START);
     let starts = machine::starts()?;
-    let (lines, said) = (place.path("lines"), place.path("said"));
-    let mut watch = Command::new(vm.func_latency())
+    let said = place.path("said");
+    let mut watch = Command::new(vm.func_latency());
+    watch
         .args(["watch", "--format", "json", "-n", "0.3", "-p"])
         .arg(target.id().to_string())
         .arg("--spool-dir")
-        .arg(place.root())
+        .arg(spool.root())
         .args(more)
         .stdin(Stdio::null())
-        .stdout(File::create(&lines)?)
-        .stderr(File::create(&said)?)
-        .spawn()?;
+        .stdout(File::create(place.path("lines"))?)
+        .stderr(File::create(&said)?);
+    let mut watch = Killed(watch.spawn()?);
     while machine::starts()? == starts {
         ensure!(watch.try_wait()?.is_none(), "nothing is traced: {}", fs::read_to_string(&said)?);
         sleep(Duration::from_millis(5));
     }
     sleep(HEAD_START);
     signal("USR1", &target)?;
-    meanwhile(&watch)?;
-    wait(&mut target)?;
+    Ok((target, watch, time))
+}
+
+/// The disk of the spool is full: that is said, what was decoded is reported, nothing is left, and the target
+/// runs on.
+pub(super) fn full_spool(vm: &Vm) -> Result<String> {
+    let place = Place::new("full-spool")?;
+    const DISK_BYTES: usize = 4 << 20;
+    let disk = Disk::new("full", &DISK_BYTES.to_string())?;
+    let more = ["-f", "handle"].map(str::to_owned);
+    let (mut target, mut watch, _) = started(vm, &place, &disk, Target::For("server", LIMIT), &more)?;
+    let has_calls = || -> Result<bool> {
+        let lines = fs::read_to_string(place.path("lines"))?;
+        // Half of a line may be there.
+        Ok(documents(&lines).unwrap_or_default().iter().any(|line| calls(line, 0) > 0))
+    };
+    let begun = Instant::now();
+    while !has_calls()? {
+        ensure!(watch.try_wait()?.is_none() && begun.elapsed() < LIMIT, "no call is seen");
+        sleep(LOOKED_AT_EACH);
+    }
+    let filled = fs::write(disk.root().join("filler"), vec![1; DISK_BYTES]);
+    ensure!(filled.is_err(), "the disk is not full");
     let status = wait(&mut watch)?;
-    let (lines, said) = (fs::read_to_string(&lines)?, fs::read_to_string(&said)?);
-    ensure!(status.success(), "{status}: {said}");
-    let documents: Vec<Value> =
-        serde_json::Deserializer::from_str(&lines).into_iter::<Value>().collect::<Result<_, _>>()?;
-    Ok((documents, said))
+    let said = fs::read_to_string(place.path("said"))?;
+    ensure!(status.code() == Some(3) && said.contains("No space left"), "{status}: {said}");
+    runs_on(&mut target)?;
+    signal("TERM", &target)?;
+    wait(&mut target)?;
+    let lines = fs::read_to_string(place.path("lines"))?;
+    let documents = documents(&lines)?;
+    let (report, intervals) = documents.split_last().with_context(|| format!("no report: {said}"))?;
+    let sum: u64 = intervals.iter().map(|line| calls(line, 0)).sum();
+    let reported = report["functions"][0]["latency_ns"]["count"].as_u64();
+    ensure!(sum > 0 && reported == Some(sum), "{sum} calls in intervals, {reported:?} in the report: {said}");
+    let left: Vec<_> =
+        fs::read_dir(disk.root())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    ensure!(left == ["filler"], "{left:?} are left");
+    Ok(format!("{sum} calls up to where the disk was full"))
 }
 
 fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
@@ -228,7 +396,7 @@ fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
     let of_both = ["-f", "hot", "-f", "handle", "--openmetrics"].map(str::to_owned);
     let more = more.iter().map(|&word| word.to_owned());
     let more: Vec<String> = of_both.into_iter().chain([metrics.display().to_string()]).chain(more).collect();
-    let (documents, _) = lines(vm, &place, &more, &|_| Ok(()))?;
+    let Watched { documents, .. } = watched(vm, &place, SERVER, &more, &|_| Ok(()))?;
     let (report, intervals) = documents.split_last().context("nothing was printed")?;
     let with_calls = intervals.iter().filter(|line| calls(line, 0) > 0).count();
     ensure!(with_calls > 1, "{with_calls} of {} intervals have calls: {intervals:?}", intervals.len());
@@ -256,9 +424,12 @@ fn watch(vm: &Vm, more: &[&str]) -> Result<String> {
     ensure!(is_so, "{slept:?} sleeps in {REQUESTS} calls: {waits:?}");
     let metrics = fs::read_to_string(&metrics)?;
     ensure!(metrics.ends_with("# EOF\n"), "no metrics: {metrics}");
-    let left = fs::read_dir(place.root())?.count();
-    ensure!(left == 3, "{left} files are left, not lines, said and metrics");
     Ok(format!("{} intervals, {with_calls} with calls, {} calls", intervals.len(), 21 * REQUESTS))
+}
+
+/// What a watch has printed.
+fn documents(lines: &str) -> Result<Vec<Value>> {
+    Ok(serde_json::Deserializer::from_str(lines).into_iter::<Value>().collect::<Result<_, _>>()?)
 }
 
 /// Calls of a function in an interval.
