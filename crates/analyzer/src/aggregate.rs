@@ -325,6 +325,17 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         }
     }
 
+    /// They can be of whole calls, and no more than so many.
+    pub(crate) fn is_of_at_most(&self, most: u64) -> bool {
+        let CallCounts { complete, unwound, open_start, open_end, cut } = self.calls;
+        let counts = [complete, unwound, self.ended_by_jump, self.hidden, self.undecided];
+        open_start == 0
+            && open_end == 0
+            && cut == 0
+            && counts.into_iter().all(|count| count <= most)
+            && self.alone.is_of_at_most(most)
+    }
+
     /// No sum of counts overflows.
     pub(crate) fn is_plausible(&self) -> bool {
         let CallCounts { complete, unwound, open_start, open_end, cut } = self.calls;

@@ -311,12 +311,13 @@ impl DigestSink<RunDigest> for Analysis<'_> {
         events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
     ) {
         let (session, thread) = self.thread(tid);
-        match thread.as_mut().filter(|thread| thread.takes(run)) {
-            Some(thread) => {
-                thread.take(session, space, run);
-                self.events += run.events.len() as u64;
-            }
-            None => self.events(pid, tid, space, &events()),
+        match thread {
+            Some(thread) if thread.takes(run) => thread.take(session, space, run),
+            Some(_) => return self.events(pid, tid, space, &events()),
+            // No thread's: there is no gap in a run.
+            None if tid.0 <= 0 => (),
+            None => return,
         }
+        self.events += run.events.len() as u64;
     }
 }

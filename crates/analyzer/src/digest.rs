@@ -20,7 +20,6 @@ use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
 use crate::control::{Control, Left};
-use crate::durations::COUNT_MAX;
 use crate::entered::Open;
 use crate::frames::Frames;
 use crate::kept_calls::{Keeps, RunCalls};
@@ -70,7 +69,7 @@ pub struct RunDigest {
     /// By wanted function.
     open: Sparse<Open>,
     calls: Sparse<FunctionSums<Child>>,
-    /// Those that are given out one by one.
+    /// Those that are given out one by one; [`Digester::pack`] adds what of them is kept.
     #[serde(skip)]
     kept: RunCalls,
     /// Of the frame that made the calls; which of them are of its own function is known when it is its turn.
@@ -84,15 +83,14 @@ pub struct RunDigest {
     outside_ns: u64,
 }
 
-/// The row of a call of the wanted function with this number.
-type SlowRow = (usize, CallRow);
-
 impl RunDigest {
-    /// No sum of counts overflows.
-    fn is_plausible(&self) -> bool {
-        self.calls.iter().all(|(_, sums)| sums.is_plausible())
-            && self.open.iter().all(|(_, open)| open.entered < COUNT_MAX)
-            && self.outside_ns < COUNT_MAX
+    /// It can be of such a run, for a request of so many functions: sums of counts of any number of runs fit.
+    fn is_plausible(&self, run: &DigestedRun<()>, functions: usize) -> bool {
+        let events = run.events.len() as u64;
+        let is_wanted = |wanted: u32| (wanted as usize) < functions;
+        self.calls.iter().all(|(wanted, sums)| is_wanted(wanted) && sums.is_of_at_most(events))
+            && self.open.iter().all(|(wanted, open)| is_wanted(wanted) && open.entered <= events)
+            && self.outside_ns <= run.last.point.since(run.first.point)
     }
 }
 
@@ -176,25 +174,31 @@ impl Digester for RunDigester<'_> {
     }
 
     fn pack(&self, digest: &RunDigest) -> Option<Vec<u8>> {
-        let slowest: Vec<SlowRow> = match &digest.kept {
+        let slowest: Vec<(u32, CallRow)> = match &digest.kept {
             RunCalls::Nothing => Vec::new(),
-            RunCalls::Slowest(slowest) => slowest.rows().map(|(wanted, row, _)| (wanted, *row)).collect(),
+            RunCalls::Slowest(slowest) => {
+                slowest.rows().map(|(wanted, row, _)| (wanted as u32, *row)).collect()
+            }
             RunCalls::All(_) => return None,
         };
         postcard::to_allocvec(&(digest, postcard::to_allocvec(&slowest).ok()?)).ok()
     }
 
-    fn unpack(&self, bytes: &[u8]) -> Option<RunDigest> {
+    fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<RunDigest> {
         if self.keeps == Keeps::All {
             return None;
         }
         let (mut digest, slowest): (RunDigest, &[u8]) = postcard::from_bytes(bytes).ok()?;
         digest.kept = RunCalls::new(self.keeps);
         if let RunCalls::Slowest(kept) = &mut digest.kept {
-            let rows: Vec<SlowRow> = postcard::from_bytes(slowest).ok()?;
-            rows.iter().for_each(|(wanted, row)| kept.add(*wanted, row, None));
+            let rows: Vec<(u32, CallRow)> = postcard::from_bytes(slowest).ok()?;
+            for (wanted, row) in &rows {
+                let function = self.request.functions.get(*wanted as usize);
+                kept.add(*wanted as usize, row, None);
+                function.filter(|function| **function == row.function)?;
+            }
         }
-        Some(digest).filter(RunDigest::is_plausible)
+        Some(digest).filter(|digest| digest.is_plausible(run, self.request.functions.len()))
     }
 }
 
@@ -285,7 +289,7 @@ impl<'a> Thread<'a> {
         self.hand_over_kept(session, &run.kept);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };
-            open.entered += of_run.entered;
+            open.entered = open.entered.saturating_add(of_run.entered);
             open.is_recursive |= of_run.is_recursive || open.depth > 0 && of_run.entered > 0;
         }
         let open = &self.entered.open;

@@ -113,8 +113,13 @@ impl<C: Copy + Eq + Hash> FigureSums<C> {
 
     /// No sum of counts over all callers overflows.
     pub(crate) fn is_plausible(&self) -> bool {
+        self.is_of_at_most(COUNT_MAX - 1)
+    }
+
+    /// The calls of all callers are no more than so many.
+    pub(crate) fn is_of_at_most(&self, most: u64) -> bool {
         let add = |sum: u64, durations: &Durations| {
-            durations.plausible_count().map(|count| sum + count).filter(|sum| *sum < COUNT_MAX)
+            durations.plausible_count().map(|count| sum + count).filter(|sum| *sum <= most)
         };
         let is_plausible =
             |of: fn(&CallerSums<C>) -> &Durations| self.callers.values().map(of).try_fold(0, add).is_some();

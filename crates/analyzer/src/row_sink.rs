@@ -17,8 +17,8 @@ pub trait RowSink {
     /// why.
     fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>);
 
-    /// It takes all rows, as calls end. Otherwise those of the slowest calls do, in any order:
-    /// [`crate::SlowestCalls::MOST`] of each function.
+    /// It needs all rows, as calls end. If not, it needs those of the slowest calls of each function
+    /// ([`crate::SlowestCalls::MOST`]), and may get more, in any order.
     fn takes_all(&self) -> bool {
         true
     }

@@ -39,7 +39,7 @@ pub(crate) struct Session<'a> {
     pub(crate) counts: bool,
     pub(crate) map: CodeMap<'a>,
     pub(crate) calls: Aggregate<Child>,
-    /// The calls that have ended in the run that is digested, if its calls are wanted one by one.
+    /// The calls that have ended in the run that is digested, as far as they are given out one by one.
     pub(crate) kept: RunCalls,
     pub(crate) causes: TracedCauses<'a>,
     pub(crate) loss: LossLedger,

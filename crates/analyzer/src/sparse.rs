@@ -2,6 +2,7 @@
 //! server, of which a thread, or a run of calls, meets a few.
 
 use rustc_hash::FxHashMap;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// By number of the wanted function, in the order in which they were met.
@@ -28,7 +29,10 @@ impl<T: Serialize> Serialize for Sparse<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Sparse<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let met: Vec<(u32, T)> = Vec::deserialize(deserializer)?;
-        let places = met.iter().map(|(wanted, _)| *wanted).zip(0..).collect();
+        let places: FxHashMap<u32, usize> = met.iter().map(|(wanted, _)| *wanted).zip(0..).collect();
+        if places.len() < met.len() {
+            return Err(D::Error::custom("a function is there twice"));
+        }
         Ok(Self { met, places, last: 0 })
     }
 }

@@ -98,7 +98,7 @@ impl<'a> ThreadWindow<'a> {
         let was_outside = matches!(self.outside, Some((Some(_), _)));
         self.enter_filter(first);
         if let Some((_, ns)) = &mut self.outside {
-            *ns += outside_ns;
+            *ns = ns.saturating_add(outside_ns);
         }
         if was_outside {
             self.leave_filter(last);

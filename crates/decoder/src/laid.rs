@@ -12,13 +12,12 @@ use std::ops::Range;
 use model::{AuxOffset, DigestedRun, Digester, Ns, Tid, TraceEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::packed::{NoOutput, Packer};
+use crate::packed::{EVENT_BYTES, NoOutput, Packer};
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
-use crate::stored_run::StoredRun;
 use crate::stretch::{LastTime, Stretch};
 
-/// A segment with stored output, or consecutive ones, or a missing one.
+/// A segment, or consecutive ones laid together, with stored output; or a missing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSegment {
     /// Index in `Recording::buffers`.
@@ -46,8 +45,9 @@ pub struct StoredOutput {
     pub runs: Vec<u8>,
 }
 
-/// With so many events an output takes up no other segment.
-const EVENTS_MAX: usize = 1 << 18;
+/// With so many events an output takes up no other segment. More would leave the caches of a processor
+/// before they are packed, which costs more than is saved where outputs are joined.
+const EVENTS_MAX: usize = 1 << 15;
 
 /// Outputs of consecutive segments, laid together.
 #[derive(Default)]
@@ -128,21 +128,17 @@ pub(crate) fn pack<G: Digester>(
     digester: Option<&G>,
 ) -> Result<StoredOutput, NoOutput> {
     let (mut all, mut runs) = (Packer::default(), Packer::default());
-    let mut number = 0;
     for stretch in &output.stretches {
         let events = |places: Range<usize>| stretch.events.get(places).unwrap_or_default();
         let (mut next, mut left_out) = (0, stretch.left_out);
-        for (digest, DigestedRun { events: Range { start, end }, first, last, .. }) in
-            digested(stretch, digester)
-        {
+        for run in packed_digests(stretch, digester) {
+            let Range { start, end } = run.events;
             if start > next || left_out > 0 {
                 all.stretch(stretch, std::mem::take(&mut left_out), events(next..start));
             }
-            let (segment, events_of_run) = (Default::default(), events(start..end));
-            let run = StoredRun { segment, number, events: events_of_run.len(), first, last, digest };
-            all.run(stretch, &run);
-            runs.stretch(stretch, 0, events_of_run);
-            (next, number) = (end, number + 1);
+            all.run(stretch, run);
+            runs.stretch(stretch, 0, events(start..end));
+            next = end;
         }
         let rest = events(next..stretch.events.len());
         if next == 0 || left_out > 0 || !rest.is_empty() {
@@ -152,9 +148,13 @@ pub(crate) fn pack<G: Digester>(
     Ok(StoredOutput { output: all.finish(output)?, runs: runs.finish(&SegmentOutput::default())? })
 }
 
-/// The runs of a stretch, each with the bytes of its digest.
-fn digested<G: Digester>(stretch: &Stretch, digester: Option<&G>) -> Vec<(Vec<u8>, DigestedRun<G::Digest>)> {
+/// The runs of a stretch with the bytes of their digests, as far as these are no more than those of events.
+fn packed_digests<G: Digester>(stretch: &Stretch, digester: Option<&G>) -> Vec<DigestedRun<Vec<u8>>> {
     let Some(digester) = digester else { return Vec::new() };
     let runs = digester.digest(stretch.tid, stretch.space, &stretch.events).into_iter();
-    runs.filter_map(|run| Some((digester.pack(&run.digest)?, run))).collect()
+    let packed = |DigestedRun { events, first, last, digest }| {
+        let digest = digester.pack(&digest).filter(|bytes| bytes.len() <= events.len() * EVENT_BYTES)?;
+        Some(DigestedRun { events, first, last, digest })
+    };
+    runs.filter_map(packed).collect()
 }

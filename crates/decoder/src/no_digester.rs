@@ -18,7 +18,7 @@ impl Digester for NoDigester {
         match *digest {}
     }
 
-    fn unpack(&self, _: &[u8]) -> Option<Infallible> {
+    fn unpack(&self, _: &[u8], _: &DigestedRun<()>) -> Option<Infallible> {
         match *self {}
     }
 }

@@ -14,7 +14,9 @@
 
 use std::borrow::Cow;
 
-use model::{AuxOffset, BranchEvent, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer};
+use model::{
+    AuxOffset, BranchEvent, DigestedRun, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer,
+};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -103,9 +105,9 @@ impl Packer {
     }
 
     /// Adds a run of the stretch `whole`.
-    pub(crate) fn run(&mut self, whole: &Stretch, run: &StoredRun) {
-        let &StoredRun { events, first, last, ref digest, .. } = run;
-        let run = PackedRun { events, first, last, digest: Cow::Owned(digest.clone()) };
+    pub(crate) fn run(&mut self, whole: &Stretch, run: DigestedRun<Vec<u8>>) {
+        let DigestedRun { events, first, last, digest } = run;
+        let run = PackedRun { events: events.len(), first, last, digest: Cow::Owned(digest) };
         self.add(whole, 0, Vec::new(), Some(run));
     }
 
@@ -126,8 +128,8 @@ impl Packer {
     }
 }
 
-/// Bytes of most events.
-const EVENT_BYTES: usize = 8;
+/// No fewer than most events have.
+pub(crate) const EVENT_BYTES: usize = 8;
 
 /// The numbers of the transfers of an output.
 struct Numbers {
@@ -179,7 +181,7 @@ impl SegmentOutput {
         let mut packer = Packer::default();
         for stretch in &self.stretches {
             match &stretch.stored {
-                Some(run) => packer.run(stretch, run),
+                Some(run) => packer.run(stretch, run.with(run.digest.clone())),
                 None => packer.stretch(stretch, stretch.left_out, &stretch.events),
             }
         }
@@ -205,6 +207,9 @@ impl SegmentOutput {
 
 /// Sums of such counts do not overflow.
 const COUNT_MAX: u64 = 1 << 32;
+
+/// More events than a run can have: those of an output have at least 5 bytes each.
+const EVENTS_MAX: usize = 1 << 24;
 
 const DAMAGED: NoOutput = NoOutput("its bytes are damaged");
 
@@ -283,7 +288,7 @@ impl PackedRun<'_> {
         let &Self { events, first, last, ref digest } = self;
         let is_time = |time: EventTime| time.lo <= time.point && time.point <= time.hi;
         let is_forward = first.lo <= last.lo && first.point <= last.point;
-        if events == 0 || !is_time(first) || !is_time(last) || !is_forward {
+        if !(1..=EVENTS_MAX).contains(&events) || !is_time(first) || !is_time(last) || !is_forward {
             return Err(NoOutput("it has a run that there cannot be"));
         }
         let (segment, digest) = (Default::default(), digest.to_vec());

@@ -39,6 +39,11 @@ pub trait SegmentDecoder: Sync {
         SegmentOutput::default()
     }
 
+    /// Those are other runs than the output has.
+    fn mismatch(&self, buffer: usize, at: AuxOffset) {
+        let _ = (buffer, at);
+    }
+
     /// The events of a stretch have served, and their counters: their room can be used again.
     fn give_back(&self, events: Vec<TraceEvent>, counters: Vec<CountersSince>) {
         drop((events, counters));

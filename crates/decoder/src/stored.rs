@@ -33,10 +33,14 @@ pub trait StoredOutputs: Sync {
 
     /// The events of that output's digested runs, likewise.
     fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput;
+
+    /// Those are other runs than that output has: one of them is damaged.
+    fn mismatch(&self, buffer: usize, at: AuxOffset);
 }
 
 /// Decodes a share of a recording and gives the outputs of its segments to `take`, in the order of buffers
-/// and offsets, until that breaks.
+/// and offsets, until that breaks: consecutive segments of a thread's buffer as one. One thread digests and
+/// packs what all workers decode.
 pub fn decode_share<G: Digester>(
     decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,
@@ -220,5 +224,9 @@ impl SegmentDecoder for Store<'_> {
 
     fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
         self.outputs.runs(buffer, at)
+    }
+
+    fn mismatch(&self, buffer: usize, at: AuxOffset) {
+        self.outputs.mismatch(buffer, at);
     }
 }

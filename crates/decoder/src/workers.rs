@@ -206,8 +206,9 @@ fn digested<G: Digester>(
     stretch: &mut Stretch,
     events: impl FnOnce(&StoredRun) -> Vec<TraceEvent>,
 ) -> Vec<DigestedRun<G::Digest>> {
-    if let Some(stored) = stretch.stored.take() {
-        if let Some(digest) = digester.and_then(|digester| digester.unpack(&stored.digest)) {
+    if let Some(mut stored) = stretch.stored.take() {
+        let bytes = std::mem::take(&mut stored.digest);
+        if let Some(digest) = digester.and_then(|digester| digester.unpack(&bytes, &stored.with(()))) {
             let run = stored.with(digest);
             stretch.stored = Some(stored);
             return vec![run];

@@ -234,8 +234,8 @@ pub trait Digester: Sync {
     /// A digest as bytes, for another process whose digester does the same; `None`: there it is of no use.
     fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>>;
 
-    /// The digest that these bytes are; `None`: they are none, or it is of no use here.
-    fn unpack(&self, bytes: &[u8]) -> Option<Self::Digest>;
+    /// The digest of a run that these bytes are; `None`: they are none, or it is of no use here.
+    fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<Self::Digest>;
 }
 
 /// A sink that a [`Digester`] works for.

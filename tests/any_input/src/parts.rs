@@ -6,7 +6,9 @@
 //!   its runs; again and again
 //! ```
 
-use analyzer::{Analysis, Report, Request, RunDigester, Surroundings};
+use analyzer::{
+    Analysis, CallRow, Reason, Report, Request, RowSink, RunDigester, SlowestCalls, Surroundings,
+};
 use decoder::{
     Context, DecodeOptions, DecodeStats, NoOutput, OwnDecoder, SegmentOutput, Share, StoredOutput,
     StoredOutputs, StoredSegment, decode_share, join_stored,
@@ -33,6 +35,8 @@ impl StoredOutputs for Outputs<'_> {
     fn runs(&self, _: usize, at: AuxOffset) -> SegmentOutput {
         SegmentOutput::from_bytes(self.bytes(at)[1]).unwrap_or_default()
     }
+
+    fn mismatch(&self, _: usize, _: AuxOffset) {}
 }
 
 /// Two bytes of length, and so many bytes; then what is left.
@@ -84,17 +88,36 @@ fn check_rewritten(bytes: &[u8]) {
     assert_eq!(SegmentOutput::from_bytes(&written).unwrap().to_bytes().unwrap(), written);
 }
 
-fn joined(recording: &Recording<'_>, outputs: &Outputs<'_>, workers: usize) -> (DecodeStats, Report) {
+/// The rows of the slowest calls.
+#[derive(Default)]
+struct Slow(SlowestCalls);
+
+impl RowSink for Slow {
+    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
+        self.0.add(function, row, waited_for);
+    }
+
+    fn takes_all(&self) -> bool {
+        false
+    }
+}
+
+/// What the joined outputs give: the report, and how many rows of slow calls.
+type Joined = (DecodeStats, Report, usize);
+
+fn joined(recording: &Recording<'_>, outputs: &Outputs<'_>, workers: usize) -> Joined {
     let (schedule, image) = (Schedule::new(&recording.sideband), program::image());
     let around = Surroundings::of(recording, &schedule, image);
     let request = Request { functions: functions().to_vec(), ..Request::default() };
-    let mut analysis = Analysis::new(&request, around);
+    let mut slow = Slow::default();
+    let mut analysis = Analysis::new(&request, around).giving_rows_to(&mut slow);
     let digester = analysis.digester();
     let context = Context::new(recording, &schedule, image, false);
     let segments: Vec<StoredSegment> = outputs.0.iter().map(|(segment, _)| *segment).collect();
     let decoded =
         join_stored(&context, &segments, outputs, workers, &|_| (), digester.as_ref(), &mut analysis);
-    (decoded.stats, analysis.finish())
+    let report = analysis.finish();
+    (decoded.stats, report, slow.0.rows().count())
 }
 
 /// The input that has what a stream ([`crate::flow`]) is decoded to.

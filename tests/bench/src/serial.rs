@@ -76,7 +76,7 @@ impl<T: Digester> Digester for Watched<T> {
         self.0.pack(digest)
     }
 
-    fn unpack(&self, bytes: &[u8]) -> Option<T::Digest> {
-        self.0.unpack(bytes)
+    fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<T::Digest> {
+        self.0.unpack(bytes, run)
     }
 }

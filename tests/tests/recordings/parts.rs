@@ -278,6 +278,7 @@ fn a_merge_reads_no_trace() {
 struct Stored {
     outputs: BTreeMap<(usize, AuxOffset), StoredOutput>,
     read: AtomicU64,
+    mismatches: AtomicU64,
 }
 
 impl StoredOutputs for Stored {
@@ -289,6 +290,10 @@ impl StoredOutputs for Stored {
         let runs = &self.outputs[&(buffer, at)].runs;
         self.read.fetch_add(runs.len() as u64, Relaxed);
         SegmentOutput::from_bytes(runs).unwrap()
+    }
+
+    fn mismatch(&self, _: usize, _: AuxOffset) {
+        self.mismatches.fetch_add(1, Relaxed);
     }
 }
 
@@ -331,6 +336,7 @@ fn digests_do_in_the_place_of_events() {
             assert!(merged == whole, "{name}");
             let all: usize = stored.outputs.values().map(|output| output.runs.len()).sum();
             let read = stored.read.load(Relaxed);
+            assert_eq!(stored.mismatches.load(Relaxed), 0, "{name}");
             println!("{name}: {read} of {all} bytes of runs read");
             assert!(all > 0 && (name != "sq1" || read == 0), "{name}: {read} of {all} bytes");
         }

@@ -55,7 +55,7 @@ impl Digester for Nothing {
         match *digest {}
     }
 
-    fn unpack(&self, _: &[u8]) -> Option<Self::Digest> {
+    fn unpack(&self, _: &[u8], _: &DigestedRun<()>) -> Option<Self::Digest> {
         match *self {}
     }
 }

@@ -603,7 +603,8 @@ fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[
             {
                 // As another process would have it, if that has a use for it.
                 let bytes = digester.pack(&digest);
-                let digest = bytes.map_or(digest, |bytes| digester.unpack(&bytes).unwrap());
+                let run = DigestedRun { events: start..end, first, last, digest: () };
+                let digest = bytes.map_or(digest, |bytes| digester.unpack(&bytes, &run).unwrap());
                 let run = DigestedRun { events: start..end, first, last, digest };
                 analysis.events(Pid(7), *tid, *space, &events[next..start]);
                 analysis.run(Pid(7), *tid, *space, &run, &|| Cow::Borrowed(&events[start..end]));

@@ -166,6 +166,12 @@ impl StoredOutputs for PartSet {
     fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
         self.read(buffer, at, PartFile::runs)
     }
+
+    fn mismatch(&self, buffer: usize, at: AuxOffset) {
+        self.read(buffer, at, |file, _| {
+            Err::<(), _>(file.bad(format!("has other calls at AUX offset {at} than it says")))
+        });
+    }
 }
 
 /// Why parts do not belong together; `None`: they do.
