@@ -344,3 +344,57 @@ impl<'a> Thread<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{EventTime, Ns};
+
+    use super::*;
+    use crate::place::Caller;
+
+    fn digest() -> RunDigest {
+        RunDigest {
+            caller: Sight::In,
+            starts: false,
+            last_at: AuxOffset(0),
+            open: Sparse::default(),
+            calls: Sparse::default(),
+            kept: RunCalls::Nothing,
+            children: RunningSums::default(),
+            passed: Passed::default(),
+            outer_sites: OuterSites::default(),
+            handlers: Vec::new(),
+            outside_ns: 0,
+        }
+    }
+
+    /// The numbers of a digest in a file may be any: sums over many of them must fit.
+    #[test]
+    fn a_digest_has_no_more_than_its_run() {
+        let (first, last) = (EventTime::exact(Ns(100)), EventTime::exact(Ns(150)));
+        let run = DigestedRun { events: 0..10, first, last, digest: () };
+        let is_plausible = |change: &dyn Fn(&mut RunDigest)| {
+            let mut digest = digest();
+            change(&mut digest);
+            digest.is_plausible(&run, 3)
+        };
+        let entered = |wanted, entered| {
+            is_plausible(&|digest| {
+                digest.open.meet(wanted).into_iter().for_each(|open| open.entered = entered);
+            })
+        };
+        assert_eq!([entered(2, 10), entered(2, 11), entered(3, 10)], [true, false, false]);
+        let outside = |outside_ns| is_plausible(&|digest| digest.outside_ns = outside_ns);
+        assert_eq!([outside(50), outside(51)], [true, false]);
+        let called = |wanted, calls| {
+            is_plausible(&|digest| {
+                digest.calls.meet(wanted).into_iter().for_each(|sums| {
+                    let caller = (Caller::Unknown, None);
+                    let known = sums.alone.callers.entry(caller).or_default();
+                    (0..calls).for_each(|ns| known.latency_ns.add(ns));
+                });
+            })
+        };
+        assert_eq!([called(0, 10), called(0, 11), called(7, 1)], [true, false, false]);
+    }
+}

@@ -87,6 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_function_is_read_twice() {
+        let read =
+            |text| serde_json::from_str::<Sparse<u64>>(text).ok().and_then(|table| table.get(3).copied());
+        assert_eq!((read("[[3,7],[5,8]]"), read("[[3,7],[3,8]]")), (Some(7), None));
+    }
+
+    #[test]
     fn only_what_was_met_is_there() {
         let mut table: Sparse<u64> = Sparse::default();
         for wanted in [70_000, 3, 3, 70_000, 5] {
