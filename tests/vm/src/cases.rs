@@ -143,7 +143,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "perf-full",
         knobs: &[("full_every", 20_000)],
-        target: &["nest", "100"], // long enough for perf to read the full buffer while calls still run
+        target: &["nest", "300"], // long enough for perf to read the full buffer while calls still run
         counted: NEST_FUNCTIONS,
         losses: Losses::Full,
         ..PERF
