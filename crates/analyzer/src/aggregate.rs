@@ -161,9 +161,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         for (wanted, other) in others.iter() {
             let Some(sums) = self.functions.meet(wanted) else { continue };
             sums.merge_counts(other);
-            for (caller, more) in &other.alone.callers {
-                sums.alone.callers.entry(*caller).or_default().merge(more);
-            }
+            sums.alone.merge_callers(&other.alone);
             if !is_open(wanted) {
                 sums.alone.outermost.add(other.alone.outermost);
             }

@@ -119,8 +119,7 @@ impl<'a> RunDigester<'a> {
         })
     }
 
-    /// The digester whose digests a store keeps, where it is not known yet if the slowest calls will be asked
-    /// for.
+    /// The digester for a store, where it is not known yet if the slowest calls will be asked for.
     #[must_use]
     pub fn for_store(self) -> Self {
         Self { keeps: Keeps::Slowest, ..self }
@@ -160,12 +159,12 @@ impl Digester for RunDigester<'_> {
         }
         let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
         let mut session = Session::with(request, roles, self.around, self.map());
-        session.kept = RunCalls::new(self.keeps);
         let mut thread = Thread::new(tid, &session);
         // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
         thread.off_cpu = OffCpuClock::new(&[]);
         let digest = |run: Run| {
             let calls = events.get(run.events.clone()).unwrap_or_default();
+            session.kept = RunCalls::new(self.keeps);
             thread.digest(&mut session, space, run, calls)
         };
         let digested = runs.into_iter().filter_map(digest).collect();
@@ -224,7 +223,7 @@ impl<'a> Thread<'a> {
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
         let calls = session.calls.take().into_functions();
-        let kept = session.kept.take();
+        let kept = std::mem::take(&mut session.kept);
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();

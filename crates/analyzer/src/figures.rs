@@ -99,6 +99,11 @@ impl<C: Copy + Eq + Hash> FigureSums<C> {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.outermost.add(other.outermost);
         self.open_ns.merge(&other.open_ns);
+        self.merge_callers(other);
+    }
+
+    /// Adds the calls of each caller.
+    pub(crate) fn merge_callers(&mut self, other: &Self) {
         for (caller, sums) in &other.callers {
             self.callers.entry(*caller).or_default().merge(sums);
         }

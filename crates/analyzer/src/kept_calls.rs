@@ -33,16 +33,6 @@ impl RunCalls {
             Keeps::All => Self::All(KeptCalls::default()),
         }
     }
-
-    /// Those of a run, which ends here.
-    pub(crate) fn take(&mut self) -> Self {
-        let next = match self {
-            Self::Nothing => Self::Nothing,
-            Self::Slowest(_) => Self::Slowest(SlowestCalls::default()),
-            Self::All(_) => Self::All(KeptCalls::default()),
-        };
-        std::mem::replace(self, next)
-    }
 }
 
 /// Calls of wanted functions, in the order of their ends.

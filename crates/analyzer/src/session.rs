@@ -236,8 +236,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives out the row of a call that is in the sums; the thread was not off the CPU in it, whose time off
-    /// the CPU is `off_cpu_ns`.
+    /// Gives out the row of a call that is in the sums. Its thread was not off the CPU in it, and was before
+    /// for `off_cpu_ns`.
     pub(crate) fn slow_call(&mut self, wanted: u32, row: &CallRow, off_cpu_ns: u64) {
         if let Some(rows) = &mut self.rows {
             let waited_for = self.causes.longest(row.tid, (off_cpu_ns, off_cpu_ns));

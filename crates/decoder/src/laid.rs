@@ -41,7 +41,7 @@ pub struct StoredSegment {
 pub struct StoredOutput {
     /// [`SegmentOutput::from_bytes`]: all but the events of digested runs.
     pub output: Vec<u8>,
-    /// Likewise: those, a stretch each.
+    /// The events of digested runs, a stretch each, as an output.
     pub runs: Vec<u8>,
 }
 

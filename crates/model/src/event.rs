@@ -231,7 +231,7 @@ pub trait Digester: Sync {
     /// without knowing those before.
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>>;
 
-    /// A digest as bytes, for another process whose digester does the same; `None`: there it is of no use.
+    /// A digest as bytes, for the same digester in another process; `None`: there it is of no use.
     fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>>;
 
     /// The digest of a run that these bytes are; `None`: they are none, or it is of no use here.

@@ -176,7 +176,7 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     assert_eq!(switches(&recording), expected);
     let schedule = Schedule::new(&recording.sideband);
     let first = schedule.on_cpu(CPU).first().map(|run| (run.tid.0, run.from.0, run.to.0));
-    assert_eq!(first, Some((0, 0, 105)), "whose the trace from before is, is not known");
+    assert_eq!(first, Some((0, 0, 105)), "no record says which thread the trace from before is of");
 
     let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
     let pieces: Vec<(u64, &[u8])> = buffer.pieces.iter().map(|piece| (piece.offset.0, piece.bytes)).collect();

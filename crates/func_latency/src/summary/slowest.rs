@@ -53,3 +53,28 @@ pub(crate) fn keep(rows: &mut Vec<SlowRow>) {
         count < SlowestCalls::MOST
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use analyzer::{SlowestCalls, Status};
+
+    use crate::test_rows::row;
+
+    #[test]
+    fn the_slowest_are_kept_in_any_order() {
+        let calls = |order: &mut dyn Iterator<Item = u64>| {
+            let mut slowest = SlowestCalls::default();
+            for number in order {
+                slowest.add(3, &row(7, number, number % 50, Status::Complete), None);
+            }
+            slowest.add(3, &row(7, 0, 999, Status::OpenEnd), None);
+            let mut rows: Vec<_> =
+                slowest.rows().map(|(at, row, _)| (at, row.latency_ns, row.start_ns.0 - 1000)).collect();
+            rows.sort_unstable();
+            rows
+        };
+        let rows = calls(&mut (0..200));
+        assert_eq!((rows.len(), rows[0], rows[99]), (100, (3, 25, 25), (3, 49, 199)));
+        assert_eq!(calls(&mut (0..200).rev()), rows);
+    }
+}

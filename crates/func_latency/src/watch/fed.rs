@@ -173,7 +173,7 @@ fn head() -> Vec<u8> {
     [vec![info.auxtrace_info(), info.time_conv()], id_index(&events())].concat().concat()
 }
 
-/// FedRecords of a CPU.
+/// Records of a CPU.
 #[derive(Default)]
 struct FedRecords(Vec<u8>);
 

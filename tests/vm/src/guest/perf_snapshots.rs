@@ -26,7 +26,7 @@ const RING: &str = "128K";
 const RING_BYTES: u64 = 128 << 10;
 /// More MTC packets would be most of the ring: an instruction takes so long here.
 const PT_CONFIG: &str = "cyc,mtc_period=9";
-/// The functions of the program, by whose first letters it names them.
+/// The functions of the program, which names them by their first letters.
 const FUNCTIONS: [&str; 4] = ["ash", "birch", "cedar", "elm"];
 
 /// A call, as far as it is the same in each run.
@@ -47,13 +47,13 @@ struct Seen {
 /// Both have the last calls of the program.
 pub(super) fn same(vm: &Vm) -> Result<String> {
     let (ours, perfs) = (by_us(vm)?, by_perf(vm)?);
-    for (seen, whose) in [(&ours, "watch --snapshot"), (&perfs, "perf record -S")] {
+    for (seen, recorder) in [(&ours, "watch --snapshot"), (&perfs, "perf record -S")] {
         let number = seen.calls.len();
-        ensure!((LAST..STOPS_AT as usize).contains(&number), "{whose} has {number} of {STOPS_AT} calls");
+        ensure!((LAST..STOPS_AT as usize).contains(&number), "{recorder} has {number} of {STOPS_AT} calls");
         let letters: String = seen.last().iter().filter_map(|call| call.function.chars().next()).collect();
         ensure!(
             letters == seen.printed,
-            "the last calls of {whose} are\n{letters}\nand not\n{}",
+            "the last calls of {recorder} are\n{letters}\nand not\n{}",
             seen.printed
         );
     }
