@@ -3,6 +3,7 @@
 //! ```text
 //! functions  wanted functions, and what they call -> where they are probed, and in which processes
 //! regions    ... and regions
+//! haste      meanwhile this thread goes before others
 //! before     probes are placed, calls are counted, and what is timed is chosen
 //! unwinding  the frames above a call -> whether its return address may be rewritten
 //! ends       how the ends of each function's calls are seen, and what that costs
@@ -22,6 +23,7 @@ mod ends;
 mod follower;
 mod functions;
 mod guard;
+mod haste;
 mod overhead;
 mod regions;
 mod report;
@@ -52,6 +54,7 @@ use crate::target::{self, Remarks};
 use before::{Plan, Ready};
 use ends::MeasuredCosts;
 use functions::Candidate;
+use haste::Haste;
 use overhead::{Choice, Expected};
 use report::{LiveNames, Seen};
 use status::Status;
@@ -108,6 +111,7 @@ pub(crate) fn follow(
     report.check_outputs()?;
     let (target, program) = target_of(config)?;
     let status = Status::new();
+    let haste = Haste::begin();
     let costs = MeasuredCosts::begin(config.ends);
     status.say("reading symbols");
     let mut code = read_code(&target, &proc, report.calls.object.as_deref(), interrupts)?;
@@ -155,6 +159,7 @@ pub(crate) fn follow(
         proc: &proc,
         candidates: &candidates,
         rounds,
+        haste: &haste,
         subject: WindowSubject { code: &code, wanted: &wanted, status: &status },
     };
     let went = timed.pass(ready, program, live_costs, &mut analysis, begin)?;
@@ -225,6 +230,7 @@ struct Timed<'a> {
     /// The first ones were asked for.
     candidates: &'a [Candidate],
     rounds: Rounds,
+    haste: &'a Haste,
     subject: WindowSubject<'a>,
 }
 
@@ -264,6 +270,7 @@ impl Timed<'_> {
             cpu,
             costs,
             rounds: self.rounds,
+            haste: self.haste,
             subject: self.subject,
         };
         let went = window.pass(&mut is_over, analysis, begin)?;

@@ -11,6 +11,7 @@ use model::{Ns, ProbeSink};
 use super::follower::{BeginFollower, Followed, Passed};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
+use super::haste::Haste;
 use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{LONGEST_ROUND, Round, Rounds, Turns};
@@ -66,6 +67,8 @@ pub(super) struct Window<'a> {
     pub(super) costs: LiveCosts,
     /// How often children are probed.
     pub(super) rounds: Rounds,
+    /// Rests while calls are timed: reading them may take a CPU that the target needs.
+    pub(super) haste: &'a Haste,
     /// What a follower may have to know.
     pub(super) subject: WindowSubject<'a>,
 }
@@ -96,6 +99,7 @@ impl<'a> Window<'a> {
         let mut follower = begin(&self.passed(bpf::monotonic_now()))?;
         let mut stopped: Option<TooMuch> = None;
         let mut told: Option<EndCosts> = None;
+        let rest = self.haste.rest();
         while self.length.is_none_or(|length| begun.elapsed() < length) && !is_over() {
             if let Some(costs) = self.costs.newer() {
                 analysis.costs(&probe_costs(self.candidates, &costs));
@@ -128,6 +132,7 @@ impl<'a> Window<'a> {
         }
         // Where probes were being placed, they go with it: a follower may stay for long.
         drop(phase);
+        drop(rest);
         let (went, passed) =
             self.end(told, &mut Followed { analysis: &mut *analysis, follower: &mut *follower, asked })?;
         follower.ended(analysis, &passed)?;
