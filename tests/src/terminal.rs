@@ -135,14 +135,22 @@ impl InTerminal {
     /// # Errors
     /// It never has.
     pub fn shows(&mut self, text: &str) -> io::Result<String> {
+        self.until(&format!("{text:?} is on the screen"), |contents| contents.contains(text))
+    }
+
+    /// What is on the screen as soon as `is_so`, which is told what is there.
+    ///
+    /// # Errors
+    /// It does not come to be so.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> io::Result<String> {
         let until = Instant::now() + PATIENCE;
         loop {
             let contents = self.screen.screen().contents();
-            if contents.contains(text) {
+            if is_so(&contents) {
                 return Ok(contents);
             }
             if Instant::now() > until {
-                return Err(io::Error::other(format!("no {text:?} on the screen:\n{contents}")));
+                return Err(io::Error::other(format!("never came true: {what}; on the screen:\n{contents}")));
             }
             self.read()?;
         }
