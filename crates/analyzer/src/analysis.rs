@@ -1,11 +1,10 @@
 //! The whole: events of all threads in, one report out.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use model::{
     AuxOffset, AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionId, FunctionSet, Gap,
-    GapCause, Ns, Pid, SpaceId, StretchCounters, Tid, TraceEvent,
+    GapCause, Ns, Pid, SpaceId, StretchCounters, Tid, TraceEvent, WholeRun,
 };
 use rustc_hash::FxHashMap;
 
@@ -302,22 +301,22 @@ impl<'a> Analysis<'a> {
 }
 
 impl DigestSink<RunDigest> for Analysis<'_> {
-    fn run<'e>(
+    fn run(
         &mut self,
-        pid: Pid,
+        _: Pid,
         tid: Tid,
         space: SpaceId,
         run: &DigestedRun<RunDigest>,
-        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+        whole: &dyn WholeRun<RunDigest>,
     ) {
         let (session, thread) = self.thread(tid);
         match thread {
             Some(thread) if thread.takes(run) => thread.take(session, space, run),
-            Some(_) => return self.events(pid, tid, space, &events()),
+            Some(_) => return whole.give(self),
             // No thread's: there is no gap in a run.
             None if tid.0 <= 0 => (),
             None => return,
         }
-        self.events += run.events.len() as u64;
+        self.events += run.events;
     }
 }

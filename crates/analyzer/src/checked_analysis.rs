@@ -1,16 +1,15 @@
 //! An analysis that is checked ([`crate::check`]) from its events to its report.
 
-use std::borrow::Cow;
-
 use model::{
     AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionSet, Pid, SpaceId, StretchCounters, Tid,
-    TraceEvent,
+    TraceEvent, WholeRun,
 };
 use rustc_hash::FxHashMap;
 
 use crate::analysis::Analysis;
 use crate::check::{Found, Violation, check_with};
 use crate::digest::{RunDigest, RunDigester};
+use crate::event_by_event::EventByEvent;
 use crate::report::Report;
 use crate::request::{Request, Surroundings};
 use crate::row_sink::RowSink;
@@ -130,19 +129,20 @@ impl EventSink for CheckedAnalysis<'_> {
 }
 
 impl DigestSink<RunDigest> for CheckedAnalysis<'_> {
-    fn run<'e>(
+    fn run(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
         run: &DigestedRun<RunDigest>,
-        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+        whole: &dyn WholeRun<RunDigest>,
     ) {
-        let all = events();
-        self.look_at(tid, &all);
-        self.analysis.events(pid, tid, space, &all);
+        whole.give(&mut EventByEvent(|pid, tid, space, events: &[TraceEvent]| {
+            self.look_at(tid, events);
+            self.analysis.events(pid, tid, space, events);
+        }));
         if let Some(unchecked) = &mut self.unchecked {
-            unchecked.run(pid, tid, space, run, events);
+            unchecked.run(pid, tid, space, run, whole);
         }
     }
 }

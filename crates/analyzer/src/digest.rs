@@ -9,10 +9,12 @@
 //! ```
 //! Both ways run the same rules, so no figure depends on which it was, nor on the number of workers. Another
 //! process may as well digest a run: its digest has no reference to anything.
+//!
+//! Digests of neighbours join to one of a longer run: a worker's thread takes them as the one in order does.
 
 use std::sync::{Arc, Mutex};
 
-use model::{AuxOffset, DigestedRun, Digester, FunctionId, SpaceId, Tid, TraceEvent};
+use model::{AuxOffset, DigestedRun, Digester, EventTime, FunctionId, RunPart, SpaceId, Tid, TraceEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::FunctionSums;
@@ -23,25 +25,27 @@ use crate::control::{Control, Left};
 use crate::entered::Open;
 use crate::frames::Frames;
 use crate::kept_calls::{Keeps, RunCalls};
-use crate::off_cpu::{OffCpuClock, may_be_off_cpu};
+use crate::off_cpu::OffCpuClock;
+use crate::off_cpu_causes::{CauseSums, Reason};
 use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
 use crate::running::{Activation, EndedCall};
-use crate::runs::{Run, Sight, runs};
+use crate::runs::{ItemKind, Run, RunItem, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::Thread;
+use crate::traced_causes::TracedCauses;
 use crate::window::ThreadWindow;
 
 /// A shorter run costs more than it saves.
-const EVENTS_MIN: usize = 16;
+const EVENTS_MIN: u64 = 16;
 
 /// Events of the shortest run that pays where a run meets many wanted functions: the sums of each take 3 KB
 /// until the run's turn, and are then added one by one.
-const EVENTS_MIN_OF_MANY: usize = 4096;
+const EVENTS_MIN_OF_MANY: u64 = 4096;
 
 /// Wanted functions beyond which they are many.
 const FEW_FUNCTIONS: usize = 64;
@@ -51,10 +55,10 @@ pub struct RunDigester<'a> {
     request: Arc<Request>,
     roles: Arc<Roles>,
     /// What workers that digest nothing now have looked up.
-    maps: Mutex<Vec<CodeMap<'a>>>,
+    known: Mutex<Vec<(CodeMap<'a>, TracedCauses<'a>)>>,
     around: Surroundings<'a>,
     /// Of a run.
-    events_min: usize,
+    events_min: u64,
     keeps: Keeps,
 }
 
@@ -64,6 +68,8 @@ pub struct RunDigest {
     caller: Sight,
     /// Tracing starts in it.
     starts: bool,
+    /// Frames that are open at once in it, at most.
+    depth: usize,
     /// Packet of its last event.
     last_at: AuxOffset,
     /// By wanted function.
@@ -81,15 +87,24 @@ pub struct RunDigest {
     handlers: Vec<FunctionId>,
     /// Time outside of the IP filter.
     outside_ns: u64,
+    /// Of times off the CPU in calls that are in no other call of the function in the run.
+    causes: Sparse<CauseSums>,
+    /// The thread's off-CPU time at the begin, as it was taken to be.
+    off_cpu_before_ns: u64,
+    /// Times off the CPU of the thread that were still to come at the begin, and at the end.
+    off_cpu_left: (usize, usize),
 }
 
 impl RunDigest {
     /// It can be of such a run, for a request of so many functions: sums of counts of any number of runs fit.
     fn is_plausible(&self, run: &DigestedRun<()>, functions: usize) -> bool {
-        let events = run.events.len() as u64;
+        let events = run.events;
         let is_wanted = |wanted: u32| (wanted as usize) < functions;
         self.calls.iter().all(|(wanted, sums)| is_wanted(wanted) && sums.is_of_at_most(events))
             && self.open.iter().all(|(wanted, open)| is_wanted(wanted) && open.entered <= events)
+            && self.causes.iter().all(|(wanted, _)| is_wanted(wanted))
+            && self.off_cpu_left.1 <= self.off_cpu_left.0
+            && self.depth as u64 <= events
             && self.outside_ns <= run.last.point.since(run.first.point)
     }
 }
@@ -112,7 +127,7 @@ impl<'a> RunDigester<'a> {
         alone.then(|| Self {
             request: Arc::clone(request),
             roles: Arc::clone(&session.roles),
-            maps: Mutex::default(),
+            known: Mutex::default(),
             around: session.around,
             events_min,
             keeps,
@@ -127,15 +142,36 @@ impl<'a> RunDigester<'a> {
 }
 
 impl<'a> RunDigester<'a> {
-    fn map(&self) -> CodeMap<'a> {
-        let known = self.maps.lock().ok().and_then(|mut maps| maps.pop());
-        known.unwrap_or_else(|| CodeMap::new(self.around))
+    fn digest_items<I: DigestedItem>(
+        &self,
+        tid: Tid,
+        space: SpaceId,
+        items: &[I],
+    ) -> Vec<DigestedRun<RunDigest>> {
+        let runs = runs(items, self.events_min);
+        if runs.is_empty() {
+            return Vec::new();
+        }
+        let mut session = self.session();
+        let mut thread = Thread::new(tid, &session);
+        let digest = |run: Run| {
+            let of_run = items.get(run.places.clone()).unwrap_or_default();
+            session.kept = RunCalls::new(self.keeps);
+            thread.digest(&mut session, space, run, of_run)
+        };
+        let digested = runs.into_iter().filter_map(digest).collect();
+        if let Ok(mut known) = self.known.lock() {
+            known.push((session.map, session.causes));
+        }
+        digested
     }
 
-    fn keep_map(&self, map: CodeMap<'a>) {
-        if let Ok(mut maps) = self.maps.lock() {
-            maps.push(map);
-        }
+    fn session(&self) -> Session<'a> {
+        let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
+        let known = self.known.lock().ok().and_then(|mut known| known.pop());
+        let (map, causes) = known
+            .unwrap_or_else(|| (CodeMap::new(self.around), TracedCauses::new(self.around, &self.request)));
+        Session::with(request, roles, self.around, (map, causes))
     }
 }
 
@@ -151,33 +187,17 @@ impl Digester for RunDigester<'_> {
     type Digest = RunDigest;
 
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<RunDigest>> {
-        let off_cpu = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
-        let may_stay = |left, back| !may_be_off_cpu(off_cpu, left, back);
-        let runs = runs(events, self.events_min, &may_stay);
-        if runs.is_empty() {
-            return Vec::new();
-        }
-        let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
-        let mut session = Session::with(request, roles, self.around, self.map());
-        let mut thread = Thread::new(tid, &session);
-        // Whether it was off the CPU or dead meanwhile, or is new, is asked when it is the run's turn.
-        thread.off_cpu = OffCpuClock::new(&[]);
-        let digest = |run: Run| {
-            let calls = events.get(run.events.clone()).unwrap_or_default();
-            session.kept = RunCalls::new(self.keeps);
-            thread.digest(&mut session, space, run, calls)
-        };
-        let digested = runs.into_iter().filter_map(digest).collect();
-        self.keep_map(session.map);
-        digested
+        self.digest_items(tid, space, events)
+    }
+
+    fn join(&self, tid: Tid, space: SpaceId, parts: &[RunPart<RunDigest>]) -> Vec<DigestedRun<RunDigest>> {
+        self.digest_items(tid, space, parts)
     }
 
     fn pack(&self, digest: &RunDigest) -> Option<Vec<u8>> {
-        let slowest: Vec<(u32, CallRow)> = match &digest.kept {
+        let slowest: Vec<(usize, &CallRow, Option<&Reason>)> = match &digest.kept {
             RunCalls::Nothing => Vec::new(),
-            RunCalls::Slowest(slowest) => {
-                slowest.rows().map(|(wanted, row, _)| (wanted as u32, *row)).collect()
-            }
+            RunCalls::Slowest(slowest) => slowest.rows().collect(),
             RunCalls::All(_) => return None,
         };
         postcard::to_allocvec(&(digest, postcard::to_allocvec(&slowest).ok()?)).ok()
@@ -190,10 +210,10 @@ impl Digester for RunDigester<'_> {
         let (mut digest, slowest): (RunDigest, &[u8]) = postcard::from_bytes(bytes).ok()?;
         digest.kept = RunCalls::new(self.keeps);
         if let RunCalls::Slowest(kept) = &mut digest.kept {
-            let rows: Vec<(u32, CallRow)> = postcard::from_bytes(slowest).ok()?;
-            for (wanted, row) in &rows {
-                let function = self.request.functions.get(*wanted as usize);
-                kept.add(*wanted as usize, row, None);
+            let rows: Vec<(usize, CallRow, Option<Reason>)> = postcard::from_bytes(slowest).ok()?;
+            for (wanted, row, waited_for) in &rows {
+                let function = self.request.functions.get(*wanted);
+                kept.add(*wanted, row, waited_for.as_ref());
                 function.filter(|function| **function == row.function)?;
             }
         }
@@ -201,41 +221,139 @@ impl Digester for RunDigester<'_> {
     }
 }
 
+impl<'a> Session<'a> {
+    /// The times of a thread off the CPU from `first` on, for a run up to `last`: those that ended before
+    /// have passed. Whether they have is asked when it is the run's turn.
+    fn off_cpu_from(&mut self, tid: Tid, first: EventTime, last: EventTime) -> OffCpuClock<'a> {
+        let all = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
+        let passed = all.partition_point(|off| off.to.is_some_and(|to| to <= first.point));
+        let left = all.get(passed..).unwrap_or_default();
+        let may_pass = left.first().and_then(|off| off.to).is_some_and(|to| to <= last.hi);
+        // Where none passes no call asks when they were.
+        let before_ns = if may_pass { self.causes.off_cpu_before(tid, first.point) } else { 0 };
+        OffCpuClock::after(before_ns, left)
+    }
+}
+
+/// What a run is digested from.
+trait DigestedItem: RunItem + Sized {
+    /// Passes the items; whether all could be.
+    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool;
+
+    /// Frames that are open at once in these items, at most.
+    fn depth(items: &[Self]) -> usize;
+}
+
+impl DigestedItem for TraceEvent {
+    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool {
+        thread.events(session, space, items);
+        true
+    }
+
+    fn depth(items: &[Self]) -> usize {
+        items.len()
+    }
+}
+
+impl RunItem for RunPart<RunDigest> {
+    fn kind(&self) -> ItemKind<'_> {
+        match self {
+            Self::Event(event) => ItemKind::Event(event),
+            Self::Run(run) => ItemKind::Run { caller: run.digest.caller, starts: run.digest.starts },
+        }
+    }
+
+    fn first(&self) -> EventTime {
+        match self {
+            Self::Event(event) => event.time(),
+            Self::Run(run) => run.first,
+        }
+    }
+
+    fn last(&self) -> EventTime {
+        match self {
+            Self::Event(event) => event.time(),
+            Self::Run(run) => run.last,
+        }
+    }
+
+    fn events(&self) -> u64 {
+        match self {
+            Self::Event(_) => 1,
+            Self::Run(run) => run.events,
+        }
+    }
+}
+
+impl DigestedItem for RunPart<RunDigest> {
+    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool {
+        items.iter().all(|item| match item {
+            Self::Event(event) => {
+                thread.events(session, space, std::slice::from_ref(event));
+                true
+            }
+            Self::Run(run) => {
+                let takes = thread.takes(run);
+                if takes {
+                    thread.take(session, space, run);
+                }
+                takes
+            }
+        })
+    }
+
+    fn depth(items: &[Self]) -> usize {
+        let (mut events, mut of_runs) = (0, 0);
+        for item in items {
+            match item {
+                Self::Event(_) => events += 1,
+                Self::Run(run) => of_runs = run.digest.depth.max(of_runs),
+            }
+        }
+        events + of_runs
+    }
+}
+
 impl<'a> Thread<'a> {
     /// Analyses a run of calls, whatever made them.
-    fn digest(
+    fn digest<I: DigestedItem>(
         &mut self,
         session: &mut Session<'a>,
         space: SpaceId,
         run: Run,
-        events: &[TraceEvent],
+        items: &[I],
     ) -> Option<DigestedRun<RunDigest>> {
+        let first = items.first()?.first();
         let left = (run.caller == Sight::Out).then_some(Left::OutOfSight);
         self.control = Control::default();
         self.control.left = left;
-        self.window = ThreadWindow::of_run(session.around.has_ip_filter);
+        self.off_cpu = session.off_cpu_from(self.tid, first, items.last()?.last());
+        let (off_cpu_before_ns, left_before) = (self.off_cpu.total_ns(), self.off_cpu.left()?);
+        let outside_since = (run.caller == Sight::Out).then_some(first.point);
+        self.window = ThreadWindow::of_run(session.around.has_ip_filter, outside_since);
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
         (caller.is_active, caller.gathers) = (true, true);
         self.stack.push(caller);
         self.stack.activations.push(Activation::default());
-        self.events(session, space, events);
+        let is_whole = I::pass(items, self, session, space);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
         let calls = session.calls.take().into_functions();
+        let causes = session.causes.take_met();
         let kept = std::mem::take(&mut session.kept);
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
         let is_back = self.control.left.is_some() == left.is_some() && self.control.away.is_none();
         let is_overfull = calls.iter().any(|(_, sums)| sums.overfull.is_some());
-        let is_plain = is_within_limits && is_back && !is_overfull && !outer_sites.was_asked();
+        let is_plain = is_whole && is_within_limits && is_back && !is_overfull && !outer_sites.was_asked();
         let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
-        let (first, last) = (events.first()?.time(), self.now);
-        let Run { events, caller, starts } = run;
+        let Run { places, caller, starts } = run;
         let digest = RunDigest {
             caller,
             starts,
+            depth: I::depth(items),
             last_at: self.at,
             open,
             calls,
@@ -245,14 +363,20 @@ impl<'a> Thread<'a> {
             outer_sites,
             handlers: self.control.handlers().to_vec(),
             outside_ns: self.window.outside_ns(),
+            causes,
+            off_cpu_before_ns,
+            off_cpu_left: (left_before, self.off_cpu.left()?),
         };
-        Some(DigestedRun { events, first, last, digest })
+        let events = items.iter().map(RunItem::events).sum();
+        Some(DigestedRun { places, events, first, last: self.now, digest })
     }
 
     /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
     /// are.
     pub(crate) fn takes(&self, run: &DigestedRun<RunDigest>) -> bool {
-        let &DigestedRun { first, last, digest: RunDigest { caller, starts, .. }, .. } = run;
+        let &DigestedRun {
+            first, last, digest: RunDigest { caller, starts, depth, off_cpu_left, .. }, ..
+        } = run;
         let is_outside = caller == Sight::Out;
         let is_there = match self.control.left {
             None => !is_outside,
@@ -262,7 +386,7 @@ impl<'a> Thread<'a> {
         let is_decided = self.undecided.is_none() && self.control.away.is_none() && !self.kernel.is_entered();
         let lives =
             self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
-        let has_room = self.stack.len() + run.events.len() < DEPTH_MAX;
+        let has_room = self.stack.len() + depth < DEPTH_MAX;
         let may_call = match self.stack.last() {
             // A stub makes room for what it led to.
             Some(top) if is_outside => !(top.kind.is_mark() || top.hidden && top.is_stub()),
@@ -273,9 +397,8 @@ impl<'a> Thread<'a> {
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
         let is_met = !(starts && (has_past || !self.certainty.is_of_all()));
         let is_in_window = self.window.passes(first.point, is_outside);
-        // The thread was not off the CPU in a stay of the run: that would not be part of it.
-        let stays_on_cpu = self.off_cpu.stands_still_until(last.lo);
-        let is_same_thread = lives && stays_on_cpu && is_in_window;
+        let is_same_off_cpu = self.off_cpu.left() == Some(off_cpu_left.0);
+        let is_same_thread = lives && is_same_off_cpu && is_in_window;
         is_there && is_decided && is_same_thread && is_met && has_room && may_call
     }
 
@@ -285,7 +408,7 @@ impl<'a> Thread<'a> {
         (self.now, self.at) = (*last, run.last_at);
         self.control.space = space;
         run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
-        self.hand_over_kept(session, &run.kept);
+        self.hand_over_kept(session, run);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };
             open.entered = open.entered.saturating_add(of_run.entered);
@@ -294,6 +417,9 @@ impl<'a> Thread<'a> {
         let open = &self.entered.open;
         let is_open = |wanted| open.get(wanted).is_some_and(|open| open.depth > 0);
         session.calls.merge_whole_calls(&run.calls, is_open);
+        let outermost = run.causes.iter().filter(|(wanted, _)| !is_open(*wanted));
+        outermost.for_each(|(wanted, causes)| session.causes.merge(wanted, causes));
+        self.off_cpu.count_to(run.off_cpu_left.1);
         self.window.add_outside(first.point, run.outside_ns, self.now.point);
         match self.stack.activations.last_mut() {
             Some(innermost) => innermost.passed.add_all(&run.passed),
@@ -316,8 +442,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Hands over the calls of a run, before which others were entered, or are open.
-    fn hand_over_kept(&self, session: &mut Session<'a>, kept: &RunCalls) {
-        let now = self.off_cpu.total_ns();
+    fn hand_over_kept(&self, session: &mut Session<'a>, run: &RunDigest) {
         let in_thread = |wanted: u32, row: &CallRow| {
             let mut row = *row;
             if let Some(before) = self.entered.open.get(wanted) {
@@ -326,18 +451,20 @@ impl<'a> Thread<'a> {
             }
             row
         };
-        match kept {
+        let before = self.off_cpu.total_ns();
+        let off_cpu = |ns: u64| ns.saturating_sub(run.off_cpu_before_ns).saturating_add(before);
+        match &run.kept {
             RunCalls::Nothing => (),
             RunCalls::Slowest(slowest) => {
-                for (wanted, row, _) in slowest.rows() {
-                    session.slow_call(wanted as u32, &in_thread(wanted as u32, row), now);
+                for (wanted, row, waited_for) in slowest.rows() {
+                    session.slow_call(wanted as u32, &in_thread(wanted as u32, row), waited_for);
                 }
             }
             RunCalls::All(calls) => {
-                for (wanted, row, children) in calls.iter() {
-                    let (row, off_cpu_ns) = (in_thread(wanted, row), (now, now));
-                    let ended = EndedCall { row: &row, children, counted: &[], code: &[], off_cpu_ns };
-                    session.call(wanted, &ended, None);
+                for (wanted, call) in calls.iter() {
+                    let (from, to) = call.off_cpu_ns;
+                    let (row, off_cpu_ns) = (in_thread(wanted, call.row), (off_cpu(from), off_cpu(to)));
+                    session.call(wanted, &EndedCall { row: &row, off_cpu_ns, ..call }, None);
                 }
             }
         }
@@ -355,6 +482,7 @@ mod tests {
         RunDigest {
             caller: Sight::In,
             starts: false,
+            depth: 0,
             last_at: AuxOffset(0),
             open: Sparse::default(),
             calls: Sparse::default(),
@@ -364,6 +492,9 @@ mod tests {
             outer_sites: OuterSites::default(),
             handlers: Vec::new(),
             outside_ns: 0,
+            causes: Sparse::default(),
+            off_cpu_before_ns: 0,
+            off_cpu_left: (0, 0),
         }
     }
 
@@ -371,7 +502,7 @@ mod tests {
     #[test]
     fn a_digest_has_no_more_than_its_run() {
         let (first, last) = (EventTime::exact(Ns(100)), EventTime::exact(Ns(150)));
-        let run = DigestedRun { events: 0..10, first, last, digest: () };
+        let run = DigestedRun { places: 0..10, events: 10, first, last, digest: () };
         let is_plausible = |change: &dyn Fn(&mut RunDigest)| {
             let mut digest = digest();
             change(&mut digest);

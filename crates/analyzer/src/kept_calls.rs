@@ -2,6 +2,7 @@
 
 use crate::call_row::CallRow;
 use crate::children::Child;
+use crate::running::EndedCall;
 use crate::slowest::SlowestCalls;
 use crate::total::RunningTotal;
 
@@ -46,24 +47,26 @@ pub(crate) struct KeptCalls {
 struct KeptCall {
     wanted: u32,
     row: CallRow,
+    off_cpu_ns: (u64, u64),
     /// Place after its last child.
     children_end: usize,
 }
 
 impl KeptCalls {
     /// Keeps the next call.
-    pub(crate) fn push(&mut self, wanted: u32, row: &CallRow, children: &[(Child, RunningTotal)]) {
+    pub(crate) fn push(&mut self, wanted: u32, call: &EndedCall<'_>) {
+        let &EndedCall { row, children, off_cpu_ns, .. } = call;
         self.children.extend_from_slice(children);
-        self.calls.push(KeptCall { wanted, row: *row, children_end: self.children.len() });
+        self.calls.push(KeptCall { wanted, row: *row, off_cpu_ns, children_end: self.children.len() });
     }
 
-    /// The calls: function, row and children of each.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &CallRow, &[(Child, RunningTotal)])> {
+    /// The calls, each with its function.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, EndedCall<'_>)> {
         let mut first = 0;
-        self.calls.iter().map(move |KeptCall { wanted, row, children_end }| {
+        self.calls.iter().map(move |KeptCall { wanted, row, off_cpu_ns, children_end }| {
             let children = self.children.get(first..*children_end).unwrap_or_default();
             first = *children_end;
-            (*wanted, row, children)
+            (*wanted, EndedCall { row, children, counted: &[], code: &[], off_cpu_ns: *off_cpu_ns })
         })
     }
 }

@@ -41,6 +41,11 @@ impl<'a> OffCpuClock<'a> {
         clock
     }
 
+    /// After so much time, which was before `intervals`.
+    pub(crate) fn after(total_ns: u64, intervals: &'a [OffCpu]) -> Self {
+        Self { total_ns, ..Self::new(intervals) }
+    }
+
     /// Goes on with the intervals that are known now: at least those that are not counted yet.
     pub(crate) fn with_intervals(self, intervals: &[OffCpu]) -> OffCpuClock<'_> {
         let Self { next_in, counted_until, total_ns, partial_ns, scheduler, .. } = self;
@@ -97,10 +102,16 @@ impl<'a> OffCpuClock<'a> {
         }
     }
 
-    /// Events that are not certain to lie after this time change nothing, if tracing does not start after
-    /// an interval.
-    pub(crate) fn stands_still_until(&self, time: Ns) -> bool {
-        time < self.next_in || self.next_in == Ns::MAX
+    /// Intervals that are not counted yet, if nothing else tells of times off the CPU.
+    pub(crate) fn left(&self) -> Option<usize> {
+        (self.scheduler.is_none() && self.partial_ns == 0).then_some(self.intervals.len())
+    }
+
+    /// Counts intervals until so many are left.
+    pub(crate) fn count_to(&mut self, left: usize) {
+        while self.intervals.len() > left {
+            self.count();
+        }
     }
 
     /// The kernel's scheduler was entered.
@@ -173,12 +184,6 @@ impl<'a> OffCpuClock<'a> {
     }
 }
 
-/// A thread that has left its code and is back may have been off the CPU meanwhile.
-pub(crate) fn may_be_off_cpu(intervals: &[OffCpu], left: EventTime, back: EventTime) -> bool {
-    let before = intervals.partition_point(|off| off.to.is_some_and(|to| to <= left.lo));
-    intervals.get(before).and_then(|off| off.to).is_some_and(|to| to <= back.hi)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,16 +253,6 @@ mod tests {
         assert_eq!([at(time(20, 22, 22)), at(time(33, 33, 33))], [10, 13]);
         clock.leave_kernel();
         assert_eq!(clock.total_ns(), 10);
-    }
-
-    #[test]
-    fn only_what_ends_before_it_is_back_may_be_between() {
-        let intervals = [off(10, Some(20)), off(30, Some(45)), off(60, None)];
-        let may_be = |left, back| may_be_off_cpu(&intervals, left, back);
-        assert!(may_be(time(9, 9, 9), time(15, 18, 20)));
-        assert!(!may_be(time(20, 21, 22), time(31, 40, 44)));
-        assert!(may_be(time(20, 21, 22), time(31, 40, 45)));
-        assert!(!may_be(time(46, 46, 46), time(70, 70, 70)));
     }
 
     #[test]

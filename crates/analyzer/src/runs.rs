@@ -8,10 +8,11 @@
 //!       | in f  out | gap                                 outside, g by what f called there
 //!   ret | call a  in h  ret  sigreturn  ret | start       a handler of a signal, h, interrupts a
 //! ```
-//! In a run is nothing but calls, returns, jumps to first instructions, stays in the kernel and outside of
-//! an IP filter after which the call that made them goes on, calls from outside that return there, and
-//! handlers of signals after which the call that they interrupted goes on. So its meaning does not depend
-//! on earlier events, nor can it end any frame that is older: it can be analysed on its own.
+//! In a run is nothing but calls, returns, direct jumps, jumps to first instructions, stays in the kernel and
+//! outside of an IP filter after which the call that made them goes on, calls from outside that return there,
+//! and handlers of signals after which the call that they interrupted goes on. So its meaning does not depend
+//! on earlier events, nor can it end any frame that is older: it can be analysed on its own. A run that was
+//! found before is as good as its calls: so runs of neighbours are parts of longer ones.
 
 use std::ops::Range;
 
@@ -30,42 +31,85 @@ pub(crate) enum Sight {
     Out,
 }
 
+/// What runs are searched in.
+pub(crate) trait RunItem {
+    /// What it is.
+    fn kind(&self) -> ItemKind<'_>;
+
+    /// The time of its first event.
+    fn first(&self) -> EventTime;
+
+    /// The time of its last event.
+    fn last(&self) -> EventTime;
+
+    /// How many events it is.
+    fn events(&self) -> u64;
+}
+
+/// What a thread does next.
+pub(crate) enum ItemKind<'s> {
+    Event(&'s TraceEvent),
+    /// Calls by `caller`, all that a run is; tracing `starts` in it.
+    Run {
+        caller: Sight,
+        starts: bool,
+    },
+}
+
+impl RunItem for TraceEvent {
+    fn kind(&self) -> ItemKind<'_> {
+        ItemKind::Event(self)
+    }
+
+    fn first(&self) -> EventTime {
+        self.time()
+    }
+
+    fn last(&self) -> EventTime {
+        self.time()
+    }
+
+    fn events(&self) -> u64 {
+        1
+    }
+}
+
 /// What one caller calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Their places.
-    pub(crate) events: Range<usize>,
+    /// Places of its items.
+    pub(crate) places: Range<usize>,
     pub(crate) caller: Sight,
     /// Tracing starts in it; known once all events were searched.
     pub(crate) starts: bool,
 }
 
 impl Run {
-    fn new(events: Range<usize>, caller: Sight) -> Self {
-        Self { events, caller, starts: false }
+    fn new(places: Range<usize>, caller: Sight) -> Self {
+        Self { places, caller, starts: false }
     }
 }
 
-/// The runs of at least `events_min` of a thread's events, none within another, in order; `may_stay`: a stay
-/// in the kernel, or outside of the IP filter, from when to when may be in one.
-pub(crate) fn runs(
-    events: &[TraceEvent],
-    events_min: usize,
-    may_stay: &dyn Fn(EventTime, EventTime) -> bool,
-) -> Vec<Run> {
+/// The runs of two items of a thread or more, with at least `events_min` events, none within another, in
+/// order.
+pub(crate) fn runs<I: RunItem>(items: &[I], events_min: u64) -> Vec<Run> {
     let run = Run::new(0..0, Sight::In);
-    let mut search =
-        Search { events, may_stay, open: vec![], base: None, run, found: vec![], starts: vec![] };
-    for (event, at) in events.iter().zip(0..) {
-        search.event(event, at);
+    let mut search = Search { items, open: vec![], base: None, run, found: vec![], starts: vec![] };
+    for (item, at) in items.iter().zip(0..) {
+        match item.kind() {
+            ItemKind::Event(event) => search.event(event, at),
+            ItemKind::Run { caller, starts } => search.run_found(caller, starts, at),
+        }
     }
     search.interrupted(None);
     let Search { mut found, starts, .. } = search;
-    found.retain(|run| run.events.len() >= events_min);
-    found.sort_unstable_by_key(|run| run.events.start);
+    let of = |run: &Run| items.get(run.places.clone()).unwrap_or_default();
+    found
+        .retain(|run| run.places.len() > 1 && of(run).iter().map(RunItem::events).sum::<u64>() >= events_min);
+    found.sort_unstable_by_key(|run| run.places.start);
     for run in &mut found {
-        let first = starts.get(starts.partition_point(|start| *start < run.events.start));
-        run.starts = first.is_some_and(|start| run.events.contains(start));
+        let first = starts.get(starts.partition_point(|start| *start < run.places.start));
+        run.starts = first.is_some_and(|start| run.places.contains(start));
     }
     found
 }
@@ -123,9 +167,8 @@ impl Interrupted {
     }
 }
 
-struct Search<'e> {
-    events: &'e [TraceEvent],
-    may_stay: &'e dyn Fn(EventTime, EventTime) -> bool,
+struct Search<'e, I> {
+    items: &'e [I],
     open: Vec<PendingCall>,
     /// Where control is where nothing is open, if that is known.
     base: Option<Sight>,
@@ -136,7 +179,7 @@ struct Search<'e> {
     starts: Vec<usize>,
 }
 
-impl Search<'_> {
+impl<I: RunItem> Search<'_, I> {
     fn event(&mut self, event: &TraceEvent, at: usize) {
         match event {
             TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
@@ -190,21 +233,18 @@ impl Search<'_> {
     /// A call that is open goes on after a stay in the kernel, at the event at `next`.
     fn goes_on(&self, kind: EndKind, from: Site, next: usize) -> bool {
         let goes_on_at = |ip| ip == from.ip || kind == EndKind::Syscall && ip == from.next_ip();
-        let goes_on = self.start_at(next).is_some_and(|to| goes_on_at(to.ip));
-        goes_on && !self.open.is_empty() && self.stays_until(next)
+        !self.open.is_empty() && self.start_at(next).is_some_and(|to| goes_on_at(to.ip))
     }
 
     /// A call that is open is interrupted by a handler, which the event at `next` enters.
     fn enters_handler(&self, next: usize) -> bool {
-        let is_entered = matches!(self.start_at(next), Some(to) if to.at_entry);
-        is_entered && !self.open.is_empty() && self.stays_until(next)
+        !self.open.is_empty() && self.start_at(next).is_some_and(|to| to.at_entry)
     }
 
     /// The restorer that a handler has returned to makes its system call: the event at `next` is to be where
     /// the handler came.
     fn sigreturn(&mut self, next: usize) {
-        let goes_on_at = self.start_at(next).filter(|_| self.stays_until(next));
-        match (self.last_end(), goes_on_at) {
+        match (self.last_end(), self.start_at(next)) {
             (Some(end @ ReturnsBy::Sigreturn(came)), Some(to)) if came.goes_on_at(to.ip) => {
                 self.starts.push(next);
                 self.returns(end, next, Sight::In);
@@ -215,10 +255,11 @@ impl Search<'_> {
 
     /// Where tracing starts by the event at `at`, if nothing was lost.
     fn start_at(&self, at: usize) -> Option<Target> {
-        match self.events.get(at)? {
-            TraceEvent::Branch(BranchEvent {
-                transfer: Transfer::Start { to, after_gap: false }, ..
-            }) => Some(*to),
+        match self.items.get(at)?.kind() {
+            ItemKind::Event(TraceEvent::Branch(BranchEvent {
+                transfer: Transfer::Start { to, after_gap: false },
+                ..
+            })) => Some(*to),
             _ => None,
         }
     }
@@ -228,18 +269,9 @@ impl Search<'_> {
         self.open.last().map(|open| open.end)
     }
 
-    /// What is before the event at `back` may be a stay, or time spent outside.
-    fn stays_until(&self, back: usize) -> bool {
-        let Some([left, back]) = back.checked_sub(1).and_then(|left| self.events.get(left..=back)) else {
-            return false;
-        };
-        (self.may_stay)(left.time(), back.time())
-    }
-
     /// Control comes in.
     fn start(&mut self, to: Target, after_gap: bool, at: usize) {
-        let comes_back = !after_gap && self.caller() == Some(Sight::Out) && self.stays_until(at);
-        if !comes_back {
+        if after_gap || self.caller() != Some(Sight::Out) {
             return self.interrupted(Some(Sight::In));
         }
         self.starts.push(at);
@@ -269,10 +301,13 @@ impl Search<'_> {
             BranchKind::RunsOn => (),
             // Inside of a function.
             _ if from.function == to.function => (),
-            _ if !to.at_entry => self.interrupted(goes_on),
+            // A direct jump goes on in the call that is open, whatever function's code that is.
+            _ if !to.at_entry && (kind != BranchKind::Jump || self.open.is_empty()) => {
+                self.interrupted(goes_on);
+            }
             // Another function calls from now on, in the place of the one that jumped.
             _ => {
-                let run = std::mem::take(&mut self.last_run().events);
+                let run = std::mem::take(&mut self.last_run().places);
                 self.find(Run::new(run, Sight::In));
             }
         }
@@ -296,12 +331,28 @@ impl Search<'_> {
             return self.interrupted(Some(caller));
         };
         self.found.truncate(call.found);
+        self.called(call.at..at + 1, caller);
+    }
+
+    /// A run that was found before: control is again where it was.
+    fn run_found(&mut self, caller: Sight, starts: bool, at: usize) {
+        if self.caller() != Some(caller) {
+            self.interrupted(Some(caller));
+        }
+        if starts {
+            self.starts.push(at);
+        }
+        self.called(at..at + 1, caller);
+    }
+
+    /// The frame on top has called next what is at these places.
+    #[inline]
+    fn called(&mut self, places: Range<usize>, caller: Sight) {
         let last = self.last_run();
-        if last.events.start < last.events.end && last.events.end == call.at {
-            last.events.end = at + 1;
+        if last.places.start < last.places.end && last.places.end == places.start {
+            last.places.end = places.end;
         } else {
-            let run = Run::new(call.at..at + 1, caller);
-            let before = std::mem::replace(last, run);
+            let before = std::mem::replace(last, Run::new(places, caller));
             self.find(before);
         }
     }
@@ -312,7 +363,7 @@ impl Search<'_> {
     }
 
     fn find(&mut self, run: Run) {
-        if !run.events.is_empty() {
+        if !run.places.is_empty() {
             self.found.push(run);
         }
     }
@@ -320,7 +371,7 @@ impl Search<'_> {
     /// Open calls are not known to return, and any code may run next; control is at `base`.
     fn interrupted(&mut self, base: Option<Sight>) {
         self.base = base;
-        let outermost = std::mem::take(&mut self.run.events);
+        let outermost = std::mem::take(&mut self.run.places);
         self.find(Run::new(outermost, self.run.caller));
         for open in std::mem::take(&mut self.open) {
             self.find(open.run);
@@ -335,15 +386,15 @@ mod tests {
     use super::*;
 
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
-    /// `~`: into the middle of one; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
+    /// `~`: into the middle of one, `*`: an indirect jump into it; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
     /// `.`: where they go on; `h`: a handler is entered, `r`: where it came goes on; `c`: a call out of the
     /// IP filter, `b`: where it goes on; `(`: control comes in at a first instruction, `)`: it returns out of
     /// the filter; `j`: it jumps out. The runs as they stand in the script, of two events and more.
     fn found(script: &str) -> Vec<&str> {
-        all(script, true).into_iter().filter_map(|run| script.get(run.events)).collect()
+        all(script).into_iter().filter_map(|run| script.get(run.places)).collect()
     }
 
-    fn all(script: &str, may_stay: bool) -> Vec<Run> {
+    fn all(script: &str) -> Vec<Run> {
         let (mut calls, mut came) = (Vec::new(), Vec::new());
         let events: Vec<TraceEvent> = (0..)
             .zip(script.bytes())
@@ -365,6 +416,7 @@ mod tests {
                     }
                     b'!' | b')' => (BranchKind::Return, entry(false)),
                     b'>' | b'(' => (BranchKind::Jump, entry(true)),
+                    b'~' => (BranchKind::Jump, entry(false)),
                     _ => (BranchKind::IndirectJump, entry(false)),
                 };
                 let transfer = match word {
@@ -390,7 +442,7 @@ mod tests {
                 })
             })
             .collect();
-        runs(&events, 2, &|left, back| may_stay && left.point < back.point)
+        runs(&events, 2)
     }
 
     #[test]
@@ -409,13 +461,16 @@ mod tests {
     fn of_a_call_that_does_not_return_those_that_it_made_are_left() {
         assert_eq!(found("+-++-+-|+-"), ["+-", "+-+-", "+-"]);
         assert_eq!(found("+-++-+-!+-"), ["+-", "+-+-", "+-"]);
-        assert_eq!(found("+-+>+-~+-"), ["+-", "+-", "+-"]);
+        assert_eq!(found("+-+>+-*+-"), ["+-", "+-", "+-"]);
     }
 
     #[test]
     fn what_was_found_in_a_call_that_returns_is_part_of_it() {
         assert_eq!(found("+-++->+--+-"), ["+-++->+--+-"]);
         assert_eq!(found("++->+--"), ["++->+--"]);
+        assert_eq!(found("++-~+--"), ["++-~+--"]);
+        // It may go back into a caller that is older.
+        assert_eq!(found("+-~+-"), ["+-", "+-"]);
     }
 
     #[test]
@@ -424,9 +479,8 @@ mod tests {
         assert_eq!(found("+-+s|+-+-"), ["+-", "+-+-"]);
         assert_eq!(found("+-s.+-"), ["+-", "+-"]);
         assert_eq!(found("+-+s+-|"), ["+-", "+-"]);
-        let run = |events, starts| Run { events, caller: Sight::In, starts };
-        assert_eq!(all("+-!+i.s.-!+s.+-", true), [run(0..2, false), run(3..9, true), run(13..15, false)]);
-        assert_eq!(all("+-!+i.+--", false), [run(0..2, false), run(6..8, false)]);
+        let run = |places, starts| Run { places, caller: Sight::In, starts };
+        assert_eq!(all("+-!+i.s.-!+s.+-"), [run(0..2, false), run(3..9, true), run(13..15, false)]);
     }
 
     #[test]
@@ -449,13 +503,12 @@ mod tests {
 
     #[test]
     fn what_code_outside_calls_is_a_run_of_its_own() {
-        let run = |events, caller| Run { events, caller, starts: true };
+        let run = |places, caller| Run { places, caller, starts: true };
         // Where control is before the first event is not known.
         assert_eq!(found("()(+-)(cb)"), ["(+-)(cb)"]);
-        assert_eq!(all("()()", true), [run(2..4, Sight::Out)]);
-        assert_eq!(all("c(+-)(cb)b", true), [run(0..10, Sight::In)]);
-        assert_eq!(all("c(+-)(cb)|cb", true), [run(1..9, Sight::Out), run(10..12, Sight::In)]);
+        assert_eq!(all("()()"), [run(2..4, Sight::Out)]);
+        assert_eq!(all("c(+-)(cb)b"), [run(0..10, Sight::In)]);
+        assert_eq!(all("c(+-)(cb)|cb"), [run(1..9, Sight::Out), run(10..12, Sight::In)]);
         assert_eq!(found("c(+-j()"), ["+-", "()"]);
-        assert_eq!(all("c()()b", false), []);
     }
 }

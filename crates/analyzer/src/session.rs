@@ -12,6 +12,7 @@ use crate::code_map::CodeMap;
 use crate::control::Control;
 use crate::kept_calls::RunCalls;
 use crate::loss::LossLedger;
+use crate::off_cpu_causes::Reason;
 use crate::own_code::{CodeDetail, CodeSums};
 use crate::regions::Regions;
 use crate::report::Limits;
@@ -74,11 +75,12 @@ fn numbers_of_buffers(around: Surroundings<'_>) -> FxHashMap<AuxOwner, u32> {
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let regions = Regions::of(request, around.functions);
+        let known = (CodeMap::new(around), TracedCauses::new(around, request));
         let (of_request, roles) = (Arc::new(request.clone()), Arc::new(Roles::new(request)));
         let ancestor = request.ancestor.map(|ancestor| ancestor.function);
         let mut asked = request.functions.iter().copied().chain(ancestor);
         let follows_kernel = asked.any(|id| around.functions.is_of_kernel(id));
-        Self { regions, follows_kernel, ..Self::with(of_request, roles, around, CodeMap::new(around)) }
+        Self { regions, follows_kernel, ..Self::with(of_request, roles, around, known) }
     }
 
     /// A session for a request with these roles of functions.
@@ -86,7 +88,7 @@ impl<'a> Session<'a> {
         request: Arc<Request>,
         roles: Arc<Roles>,
         around: Surroundings<'a>,
-        map: CodeMap<'a>,
+        (map, causes): (CodeMap<'a>, TracedCauses<'a>),
     ) -> Self {
         let off_cpu = OffCpuKnown(around.no_off_cpu().is_none());
         Self {
@@ -99,7 +101,7 @@ impl<'a> Session<'a> {
             follows_kernel: false,
             counts: request.counters.is_some(),
             map,
-            causes: TracedCauses::new(around, &request),
+            causes,
             calls: Aggregate::new(request, off_cpu),
             kept: RunCalls::Nothing,
             loss: LossLedger::default(),
@@ -196,15 +198,11 @@ impl<'a> Session<'a> {
 
     /// A call of the wanted function number `wanted` has ended, or will not be seen to end; with its tree, if
     /// that is wanted.
-    pub(crate) fn call(
-        &mut self,
-        wanted: u32,
-        EndedCall { row, children, counted, code, off_cpu_ns }: &EndedCall<'_>,
-        tree: Option<&CallTree>,
-    ) {
+    pub(crate) fn call(&mut self, wanted: u32, call: &EndedCall<'_>, tree: Option<&CallTree>) {
         if let RunCalls::All(kept) = &mut self.kept {
-            return kept.push(wanted, row, children);
+            return kept.push(wanted, call);
         }
+        let EndedCall { row, children, counted, code, off_cpu_ns } = call;
         let is_reported = self.calls.add(wanted, row, children, counted, |child| self.map.name(child));
         if is_reported {
             self.calls.count(wanted, row, children, counted);
@@ -215,7 +213,8 @@ impl<'a> Session<'a> {
         if let RunCalls::Slowest(slowest) = &mut self.kept
             && is_reported
         {
-            slowest.add(wanted as usize, row, None);
+            let waited_for = self.causes.longest(row.tid, *off_cpu_ns);
+            slowest.add(wanted as usize, row, waited_for.as_ref());
         }
         if let Some(rows) = self.rows.as_mut().filter(|_| is_reported) {
             let waited_for = self.causes.longest(row.tid, *off_cpu_ns);
@@ -236,12 +235,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives out the row of a call that is in the sums. Its thread was not off the CPU in it, and was before
-    /// for `off_cpu_ns`.
-    pub(crate) fn slow_call(&mut self, wanted: u32, row: &CallRow, off_cpu_ns: u64) {
+    /// Keeps or gives out the row of a call that is in the sums.
+    pub(crate) fn slow_call(&mut self, wanted: u32, row: &CallRow, waited_for: Option<&Reason>) {
+        if let RunCalls::Slowest(slowest) = &mut self.kept {
+            slowest.add(wanted as usize, row, waited_for);
+        }
         if let Some(rows) = &mut self.rows {
-            let waited_for = self.causes.longest(row.tid, (off_cpu_ns, off_cpu_ns));
-            rows.row(wanted as usize, row, waited_for.as_ref());
+            rows.row(wanted as usize, row, waited_for);
         }
     }
 

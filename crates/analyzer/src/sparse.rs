@@ -71,6 +71,12 @@ impl<T: Default> Sparse<T> {
         self.met.iter().map(|(wanted, of)| (*wanted, of))
     }
 
+    /// What `of` makes of what is known of each function.
+    pub(crate) fn map<U>(self, of: impl Fn(T) -> U) -> Sparse<U> {
+        let Self { met, places, last } = self;
+        Sparse { met: met.into_iter().map(|(wanted, known)| (wanted, of(known))).collect(), places, last }
+    }
+
     /// What is known of the first `len` functions, met or not, in the order of their numbers.
     pub(crate) fn into_all(self, len: usize) -> impl Iterator<Item = T> {
         let mut met = self.met;

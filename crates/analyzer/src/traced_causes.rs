@@ -114,6 +114,24 @@ impl<'a> TracedCauses<'a> {
         TracedCauses { around, threads, functions, of_rows }
     }
 
+    /// A thread's off-CPU time that has ended by then, as its switch records have it.
+    pub(crate) fn off_cpu_before(&mut self, tid: Tid, time: Ns) -> u64 {
+        let intervals = self.threads.entry(tid).or_default().current(self.around.schedule, tid);
+        let ended = intervals.partition_point(|interval| interval.why.back <= time);
+        let last = ended.checked_sub(1).and_then(|last| intervals.get(last));
+        last.map_or(0, |last| last.so_far_ns)
+    }
+
+    /// The sums of functions that were met since they were taken last.
+    pub(crate) fn take_met(&mut self) -> Sparse<CauseSums> {
+        std::mem::take(&mut self.functions).map(|function| function.sums)
+    }
+
+    /// Adds sums of calls that are reported.
+    pub(crate) fn merge(&mut self, wanted: u32, sums: &CauseSums) {
+        self.functions.meet(wanted).into_iter().for_each(|function| function.sums.merge(sums));
+    }
+
     /// The sums of the first `len` functions since they were taken last.
     pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = CauseSums> + use<> {
         std::mem::take(&mut self.functions).into_all(len).map(|OfFunction { sums, .. }| sums)

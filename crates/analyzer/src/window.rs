@@ -75,9 +75,11 @@ impl<'a> ThreadWindow<'a> {
         }
     }
 
-    /// Of a run of calls: only the time outside of the IP filter counts.
-    pub(crate) fn of_run(has_ip_filter: bool) -> Self {
-        Self { outside: has_ip_filter.then_some((None, 0)), ..Self::new(None, (Ns(0), Ns(0)), false) }
+    /// Of a run of calls: only the time outside of the IP filter counts. `outside_since`: they are called
+    /// there.
+    pub(crate) fn of_run(has_ip_filter: bool, outside_since: Option<Ns>) -> Self {
+        let outside = has_ip_filter.then_some((outside_since, 0));
+        Self { outside, ..Self::new(None, (Ns(0), Ns(0)), false) }
     }
 
     /// The time outside so far.

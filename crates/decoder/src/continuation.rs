@@ -19,9 +19,10 @@ use model::{AuxOffset, AuxOwner, DigestSink, Digester, Ns, Recording, Tid};
 
 use crate::again::{Again, Until};
 use crate::clock::CrystalRatio;
-use crate::join::{Join, Pending, segment_bytes_of};
+use crate::join::{Join, Pending};
+use crate::lower::Lower;
 use crate::pieces::{clip, extent, start_time};
-use crate::segment::{AHEAD, Segment, Stream};
+use crate::segment::{AHEAD, Segment, Stream, segment_bytes_of};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{LastTime, Stretch};
 use crate::untraced::Stays;
@@ -154,7 +155,9 @@ impl Continuation {
             decoder.pass_caches_on();
             decoder.set_crystal(self.crystal);
         }
-        let mut join = Join::new(&pruned, &*once as &dyn SegmentDecoder, &|_| (), sink);
+        let digester = digester.filter(|_| workers > 1);
+        let lower = Lower::new(&pruned, None, digester);
+        let mut join = Join::new(&*once as &dyn SegmentDecoder, &lower, &|_| (), sink);
         join.last = std::mem::take(&mut self.last);
         join.stats = self.stats;
         let mut pending = Pending {
@@ -163,7 +166,6 @@ impl Continuation {
             number: self.number,
         };
         let limits: Vec<(Ns, Ns)> = groups.iter().map(|group| (group.most, group.until)).collect();
-        let digester = digester.filter(|_| workers > 1);
         let decodings =
             [Decoding { context: &pruned, decoder: &*once }, Decoding { context: &whole, decoder: &*again }];
         let items = groups.into_iter().flat_map(|group| group.items);

@@ -6,29 +6,26 @@
 //! still to come can start before it. So memory is bounded by a few segments per worker (and CPU), not by the
 //! recording.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use model::{
-    AuxBuffer, AuxOffset, AuxOwner, AuxPiece, Counters, CountersSince, DigestSink, DigestedRun, Digester, Ns,
-    Recording, StretchCounters, Tid,
+    AuxOffset, AuxOwner, AuxPiece, Counters, CountersSince, DigestSink, DigestedRun, Digester, Ns, RunEvents,
+    StretchCounters, Tid,
 };
 
+use crate::lower::{Below, Lower, WholeStored};
+use crate::owner::Running;
 use crate::part::Part;
 use crate::pieces::{extent, start_time};
-use crate::segment::{Stream, Timed};
+use crate::segment::{Stream, Timed, segment_bytes_of};
 use crate::segment_decoder::SegmentDecoder;
+use crate::store::Store;
+use crate::stored_run::StoredRun;
 use crate::stretch::{Counted, LastTime, Stretch};
-use crate::unpacked_runs::UnpackedRuns;
 use crate::untraced::Stays;
 use crate::workers::{Decoding, Outputs, Place, QueuedSegment, with_outputs};
 use crate::{Context, DecodeOptions, DecodeStats};
-
-/// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
-/// this.
-const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
 pub(crate) fn run<G: Digester>(
     context: &Context<'_>,
@@ -42,13 +39,14 @@ pub(crate) fn run<G: Digester>(
     let groups = groups(context, options.part.as_ref(), segment_bytes);
     // One worker that decodes alone has no other one to spare work.
     let digester = digester.filter(|_| options.workers > 1);
-    join_groups(context, decoder, groups, options.workers, progress, digester, sink)
+    let lower = Lower::new(context, None, digester);
+    join_groups(decoder, &lower, groups, options.workers, progress, sink)
 }
 
-/// Joins segments that `decoder` has the outputs of, as those of [`run`]: these of each buffer, by offset.
+/// Joins segments that are stored, as those of [`run`]: these of each buffer, by offset.
 pub(crate) fn run_on<'a, G: Digester>(
     context: &Context<'a>,
-    decoder: &dyn SegmentDecoder,
+    store: &Store<'_>,
     segments: impl Iterator<Item = Timed<'a>>,
     workers: usize,
     progress: &dyn Fn(u64),
@@ -71,19 +69,19 @@ pub(crate) fn run_on<'a, G: Digester>(
     cpus.sort_by_key(|timed| (timed.start, timed.segment.buffer));
     let threads = threads.into_values().map(Group::Part).collect();
     let groups = Groups { threads, cpus: Group::Part(cpus) };
-    join_groups(context, decoder, groups, workers, progress, digester, sink)
+    join_groups(store, &Lower::new(context, Some(store), digester), groups, workers, progress, sink)
 }
 
 fn join_groups<G: Digester>(
-    context: &Context<'_>,
     decoder: &dyn SegmentDecoder,
+    lower: &Lower<'_, G>,
     groups: Groups<'_>,
     workers: usize,
     progress: &dyn Fn(u64),
-    digester: Option<&G>,
     sink: &mut dyn DigestSink<G::Digest>,
 ) -> DecodeStats {
-    let mut join = Join::new(context, decoder, progress, sink);
+    let Lower { context, digester, .. } = *lower;
+    let mut join = Join::new(decoder, lower, progress, sink);
     let Groups { threads, cpus } = groups;
     let groups = || threads.iter().chain([&cpus]).enumerate();
     let segments = groups().flat_map(|(number, group)| {
@@ -172,19 +170,7 @@ fn groups<'a>(context: &Context<'a>, part: Option<&Part>, segment_bytes: u64) ->
     Groups { threads, cpus: wanted(of_cpus) }
 }
 
-/// Bytes after which the segments of a buffer are cut.
-pub(crate) fn segment_bytes_of(recording: &Recording<'_>, owner: AuxOwner, segment_bytes: u64) -> u64 {
-    match owner {
-        AuxOwner::Thread(_) => segment_bytes,
-        AuxOwner::Cpu(_) => {
-            let is_of_cpu = |buffer: &&AuxBuffer<'_>| matches!(buffer.owner, AuxOwner::Cpu(_));
-            let cpus = recording.buffers.iter().filter(is_of_cpu).count();
-            segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES))
-        }
-    }
-}
-
-pub(crate) struct Join<'a, D> {
+pub(crate) struct Join<'a, G: Digester> {
     pub(crate) stats: DecodeStats,
     /// The last time given out, per thread.
     pub(crate) last: BTreeMap<Tid, LastTime>,
@@ -192,11 +178,10 @@ pub(crate) struct Join<'a, D> {
     pub(crate) given: BTreeMap<usize, AuxOffset>,
     /// What each thread has executed up to there; none in a decode without counters.
     counted: Option<BTreeMap<Tid, Counters>>,
-    buffers: &'a [AuxBuffer<'a>],
     decoder: &'a dyn SegmentDecoder,
-    unpacked: RefCell<UnpackedRuns>,
+    lower: &'a Lower<'a, G>,
     progress: &'a dyn Fn(u64),
-    sink: &'a mut dyn DigestSink<D>,
+    sink: &'a mut dyn DigestSink<G::Digest>,
 }
 
 /// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
@@ -218,21 +203,20 @@ impl<D> Default for Pending<D> {
     }
 }
 
-impl<'a, D> Join<'a, D> {
+impl<'a, G: Digester> Join<'a, G> {
     pub(crate) fn new(
-        context: &Context<'a>,
         decoder: &'a dyn SegmentDecoder,
+        lower: &'a Lower<'a, G>,
         progress: &'a dyn Fn(u64),
-        sink: &'a mut dyn DigestSink<D>,
+        sink: &'a mut dyn DigestSink<G::Digest>,
     ) -> Self {
         Self {
             stats: DecodeStats::default(),
             last: BTreeMap::new(),
             given: BTreeMap::new(),
-            counted: context.counts.then(BTreeMap::new),
-            buffers: &context.recording.buffers,
+            counted: lower.context.counts.then(BTreeMap::new),
             decoder,
-            unpacked: RefCell::default(),
+            lower,
             progress,
             sink,
         }
@@ -244,20 +228,19 @@ impl<'a, D> Join<'a, D> {
     pub(crate) fn group<'s>(
         &mut self,
         group: usize,
-        pending: &mut Pending<D>,
+        pending: &mut Pending<G::Digest>,
         mut stays: Stays,
         mut most: Ns,
-        outputs: &mut Outputs<'_, 's, impl Iterator<Item = QueuedSegment<'s>>, impl Digester<Digest = D>>,
+        outputs: &mut Outputs<'_, 's, impl Iterator<Item = QueuedSegment<'s>>, G>,
     ) -> Ns {
         while let Some(place) = outputs.place().filter(|place| place.group == group) {
             wait(&mut pending.waiting, stays.that_begin_before(place.start));
             self.feed_until(&mut pending.waiting, place.start.min(most));
-            let (output, runs) = outputs.take();
+            let (mut output, runs) = outputs.take();
             let mut runs = runs.into_iter();
-            let mut stretches = output.stretches;
             let again = place.again;
             if let Some(again) = again {
-                let given = again.cut(&mut stretches);
+                let given = again.cut(&mut output.stretches);
                 if again.until.is_some() {
                     self.given.extend(given.map(|(at, _)| (place.buffer, at)));
                 }
@@ -266,14 +249,11 @@ impl<'a, D> Join<'a, D> {
                 }
             }
             if again.is_none_or(|again| again.until.is_none()) {
-                self.stats.segments += 1;
                 self.overflows(place.buffer, output.overflows);
-                self.stats.clock_errors += output.clock_errors;
-                self.stats.kernel_desyncs += output.kernel_desyncs;
-                self.stats.bytes += place.bytes;
+                self.stats.add(&output, place.bytes);
             }
             let Pending { waiting, last_start, number } = pending;
-            for stretch in stretches {
+            for stretch in output.stretches {
                 let latest = last_start.entry(place.buffer).or_insert(Ns(0));
                 *latest = stretch.start.max(place.start).max(*latest);
                 waiting.insert((*latest, place.buffer, *number), (stretch, runs.next().unwrap_or_default()));
@@ -287,16 +267,15 @@ impl<'a, D> Join<'a, D> {
     }
 
     fn overflows(&mut self, buffer: usize, count: u64) {
-        self.stats.overflows += count;
         if count > 0
-            && let Some(buffer) = self.buffers.get(buffer)
+            && let Some(buffer) = self.lower.context.recording.buffers.get(buffer)
         {
             self.sink.overflows(buffer.owner, count);
         }
     }
 
     /// Gives out all stretches that start before `watermark` (all of them at the end).
-    fn feed_until(&mut self, waiting: &mut Waiting<D>, watermark: Ns) {
+    fn feed_until(&mut self, waiting: &mut Waiting<G::Digest>, watermark: Ns) {
         while let Some(entry) = waiting.first_entry() {
             if entry.key().0 >= watermark && watermark != Ns::MAX {
                 return;
@@ -307,28 +286,15 @@ impl<'a, D> Join<'a, D> {
     }
 
     /// Gives out the next stretch of a thread.
-    fn give_out(&mut self, mut stretch: Stretch, mut runs: Vec<DigestedRun<D>>) {
+    fn give_out(&mut self, mut stretch: Stretch, runs: Vec<DigestedRun<G::Digest>>) {
         if stretch.left_out > 0 {
             self.stats.events += stretch.left_out;
             self.sink.left_out(stretch.tid, stretch.left_out);
         }
-        let last = self.last.entry(stretch.tid).or_default();
-        match (stretch.stored.take(), runs.first()) {
-            (Some(stored), Some(run)) if last.is_before(stored.first) => {
-                *last = LastTime::of_branch(stored.last);
-                self.stats.events += run.events.len() as u64;
-                let unpacked = &self.unpacked;
-                let events = || Cow::Owned(unpacked.borrow_mut().events(self.decoder, &stored));
-                return self.sink.run(stretch.pid, stretch.tid, stretch.space, run, &events);
-            }
-            // Its events have other times than those that were digested.
-            (Some(stored), _) => {
-                stretch.events = self.unpacked.get_mut().events(self.decoder, &stored);
-                stretch.keep_forward();
-                runs.clear();
-            }
-            (None, _) => (),
+        if let Some(run) = stretch.stored.take() {
+            return self.give_out_run(stretch, &run, runs.first());
         }
+        let last = self.last.entry(stretch.tid).or_default();
         let changed = stretch.continue_from(last);
         self.stats.events += stretch.events.len() as u64;
         let Stretch { pid, tid, space, events, counted, .. } = stretch;
@@ -344,15 +310,42 @@ impl<'a, D> Join<'a, D> {
         } else {
             let mut next = 0;
             let places = |places: Range<usize>| events.get(places).unwrap_or_default();
-            for run in runs.iter().filter(|run| run.events.start >= changed) {
-                let Range { start, end } = run.events;
+            for run in runs.iter().filter(|run| run.places.start >= changed) {
+                let Range { start, end } = run.places;
                 self.sink.events(pid, tid, space, places(next..start));
-                self.sink.run(pid, tid, space, run, &|| Cow::Borrowed(places(start..end)));
+                let whole = RunEvents { pid, tid, space, events: places(start..end) };
+                self.sink.run(pid, tid, space, run, &whole);
                 next = end;
             }
             self.sink.events(pid, tid, space, places(next..events.len()));
         }
         self.decoder.give_back(events, at_events);
+    }
+
+    /// Gives out a stretch that is a run; `digested`: with its digest, if that is of use.
+    fn give_out_run(&mut self, stretch: Stretch, run: &StoredRun, digested: Option<&DigestedRun<G::Digest>>) {
+        let lower = self.lower;
+        let Stretch { pid, tid, space, start, .. } = stretch;
+        let last = self.last.entry(tid).or_default();
+        if let Some(digested) = digested.filter(|_| last.is_before(run.first)) {
+            *last = LastTime::of_branch(run.last);
+            self.stats.events += run.events;
+            return self.sink.run(pid, tid, space, digested, &WholeStored { lower, pid, tid, space, run });
+        }
+        // Its events have other times than those that were digested.
+        lower.parts(run, &mut |part| {
+            let mut stretch = Stretch::new(Running { pid, tid, from: start, to: Ns::MAX }, space, start);
+            let mut digested = Vec::new();
+            match part {
+                Below::Events(events) => stretch.events = events,
+                Below::Run(run) => {
+                    digested.extend(lower.digested(&run));
+                    stretch.stored = Some(run);
+                }
+            }
+            stretch.keep_forward();
+            self.give_out(stretch, digested);
+        });
     }
 }
 

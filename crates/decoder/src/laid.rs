@@ -2,48 +2,21 @@
 //!
 //! ```text
 //!   segments   |----|----|----|----|
-//!   output      ev   digest   ev digest ev    always read
-//!   runs            | events |  |events|      read where the digest does not do
+//!   stretch     events                    of a thread
+//!   pieces      ev   run      ev run ev
+//!   stored      ev   digest   ev digest ev
 //! ```
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::{AuxOffset, DigestedRun, Digester, Ns, Tid, TraceEvent};
-use serde::{Deserialize, Serialize};
+use model::{DigestedRun, Digester, TraceEvent};
 
 use crate::packed::{EVENT_BYTES, NoOutput, Packer};
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
+use crate::stored_run::OutputPlace;
+use crate::stored_segment::StoredSegment;
 use crate::stretch::{LastTime, Stretch};
-
-/// A segment, or consecutive ones laid together, with stored output; or a missing one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSegment {
-    /// Index in `Recording::buffers`.
-    pub buffer: usize,
-    /// Where it starts.
-    pub at: AuxOffset,
-    /// Where the next one starts, or the buffer ends.
-    pub end: AuxOffset,
-    /// The time of its first packets; 0 of a buffer's first segment, which may begin with a loss.
-    pub start: Ns,
-    /// The time of the next one's first packets; `None`: there is none.
-    pub until: Option<Ns>,
-    /// Its bytes of trace.
-    pub bytes: u64,
-    /// Its output is stored.
-    pub is_there: bool,
-}
-
-/// The bytes of an output.
-#[derive(Debug)]
-pub struct StoredOutput {
-    /// [`SegmentOutput::from_bytes`]: all but the events of digested runs.
-    pub output: Vec<u8>,
-    /// The events of digested runs, a stretch each, as an output.
-    pub runs: Vec<u8>,
-}
 
 /// With so many events an output takes up no other segment. More would leave the caches of a processor
 /// before they are packed, which costs more than is saved where outputs are joined.
@@ -55,9 +28,10 @@ pub(crate) struct Laid {
     /// All of them as one; `None`: there is none yet.
     segment: Option<StoredSegment>,
     /// They are of a thread's own buffer: no other one has events that come between theirs.
-    is_of_thread: bool,
+    pub(crate) is_of_thread: bool,
     output: SegmentOutput,
-    last: BTreeMap<Tid, LastTime>,
+    /// That of the last event, of a thread's.
+    last: LastTime,
     /// Room for the events of a stretch.
     room: Vec<TraceEvent>,
 }
@@ -66,8 +40,8 @@ impl Laid {
     /// This segment is laid together with those that are there.
     pub(crate) fn is_followed_by(&self, next: &StoredSegment) -> bool {
         let events: usize = self.output.stretches.iter().map(|stretch| stretch.events.len()).sum();
-        let is_next = |segment: StoredSegment| (segment.buffer, segment.end) == (next.buffer, next.at);
-        self.is_of_thread && events < EVENTS_MAX && self.segment.is_some_and(is_next)
+        let is_followed = self.segment.is_some_and(|segment| segment.is_followed_by(next));
+        self.is_of_thread && events < EVENTS_MAX && is_followed
     }
 
     /// All of the segments as one, and its output.
@@ -75,35 +49,38 @@ impl Laid {
         self.segment.take().map(|segment| (segment, &self.output))
     }
 
-    /// Other segments begin here.
-    pub(crate) fn begin(&mut self, segment: StoredSegment, is_of_thread: bool) {
+    /// The output of all of the segments.
+    pub(crate) fn into_output(self) -> SegmentOutput {
+        self.output
+    }
+
+    /// Other segments begin here; their events are not earlier than `after`.
+    pub(crate) fn begin(&mut self, segment: StoredSegment, is_of_thread: bool, after: LastTime) {
         let before = std::mem::take(&mut self.output).stretches;
         let rooms = before.into_iter().map(|stretch| stretch.events).chain([std::mem::take(&mut self.room)]);
         let mut room = rooms.max_by_key(Vec::capacity).unwrap_or_default();
         room.clear();
-        *self = Self {
-            segment: Some(StoredSegment { bytes: 0, ..segment }),
-            is_of_thread,
-            room,
-            ..Self::default()
-        };
+        let after = if is_of_thread { after } else { LastTime::default() };
+        let segment = Some(StoredSegment { bytes: 0, after, ..segment });
+        *self = Self { segment, is_of_thread, output: SegmentOutput::default(), last: after, room };
+    }
+
+    /// The time of the last event, if the next segment of the buffer is this one.
+    pub(crate) fn last_before(&self, next: &StoredSegment) -> LastTime {
+        let is_followed = self.segment.is_some_and(|segment| segment.is_followed_by(next));
+        if self.is_of_thread && is_followed { self.last } else { LastTime::default() }
     }
 
     /// Adds the output of a segment, of which the decoder gets the room back.
     pub(crate) fn add(&mut self, next: StoredSegment, output: SegmentOutput, decoder: &dyn SegmentDecoder) {
-        if let Some(segment) = &mut self.segment {
-            (segment.end, segment.until) = (next.end, next.until);
-            segment.bytes += next.bytes;
-        }
+        self.segment.iter_mut().for_each(|segment| segment.extend(&next));
         let all = &mut self.output;
-        all.overflows += output.overflows;
-        all.clock_errors += output.clock_errors;
-        all.kernel_desyncs += output.kernel_desyncs;
+        all.add_counts(&output);
         if !self.is_of_thread {
             return all.stretches.extend(output.stretches);
         }
         for mut stretch in output.stretches {
-            stretch.continue_from(self.last.entry(stretch.tid).or_default());
+            stretch.continue_from(&mut self.last);
             let events = std::mem::take(&mut stretch.events);
             let of = |stretch: &Stretch| (stretch.pid, stretch.tid, stretch.space);
             match all.stretches.last_mut().filter(|known| of(known) == of(&stretch)) {
@@ -122,39 +99,75 @@ impl Laid {
     }
 }
 
-/// Packs an output, and the events of digested runs apart.
-pub(crate) fn pack<G: Digester>(
-    output: &SegmentOutput,
-    digester: Option<&G>,
-) -> Result<StoredOutput, NoOutput> {
-    let (mut all, mut runs) = (Packer::default(), Packer::default());
-    for stretch in &output.stretches {
-        let events = |places: Range<usize>| stretch.events.get(places).unwrap_or_default();
+/// A part of an output's stretch.
+pub(crate) struct Piece<D> {
+    /// Index of the stretch.
+    pub(crate) stretch: usize,
+    /// The places of its events there.
+    pub(crate) places: Range<usize>,
+    pub(crate) left_out: u64,
+    /// They are a run: its digest, and this one's bytes.
+    pub(crate) run: Option<(DigestedRun<D>, Vec<u8>)>,
+}
+
+/// The pieces of an output, of all stretches.
+pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) -> Vec<Piece<G::Digest>> {
+    let mut pieces = Vec::new();
+    for (number, stretch) in output.stretches.iter().enumerate() {
         let (mut next, mut left_out) = (0, stretch.left_out);
-        for run in packed_digests(stretch, digester) {
-            let Range { start, end } = run.events;
-            if start > next || left_out > 0 {
-                all.stretch(stretch, std::mem::take(&mut left_out), events(next..start));
+        for (run, bytes) in packed_digests(stretch, digester) {
+            let places = run.places.clone();
+            if places.start > next || left_out > 0 {
+                let left_out = std::mem::take(&mut left_out);
+                pieces.push(Piece { stretch: number, places: next..places.start, left_out, run: None });
             }
-            all.run(stretch, run);
-            runs.stretch(stretch, 0, events(start..end));
-            next = end;
+            next = places.end;
+            pieces.push(Piece { stretch: number, places, left_out: 0, run: Some((run, bytes)) });
         }
-        let rest = events(next..stretch.events.len());
+        let rest = next..stretch.events.len();
         if next == 0 || left_out > 0 || !rest.is_empty() {
-            all.stretch(stretch, left_out, rest);
+            pieces.push(Piece { stretch: number, places: rest, left_out, run: None });
         }
     }
-    Ok(StoredOutput { output: all.finish(output)?, runs: runs.finish(&SegmentOutput::default())? })
+    pieces
+}
+
+/// Packs the output of a segment.
+pub(crate) fn pack<D>(
+    segment: &StoredSegment,
+    output: &SegmentOutput,
+    pieces: &[Piece<D>],
+) -> Result<Vec<u8>, NoOutput> {
+    let mut packer = Packer::default();
+    for Piece { stretch: number, places, left_out, run } in pieces {
+        let Some(stretch) = output.stretches.get(*number) else { continue };
+        match run {
+            Some((run, bytes)) => {
+                let at = |event| OutputPlace { segment: segment.at, stretch: *number, event };
+                packer.run(stretch, at(places.start)..at(places.end), run, bytes.clone());
+            }
+            None => {
+                let events = stretch.events.get(places.clone()).unwrap_or_default();
+                packer.stretch(stretch, *left_out, events);
+            }
+        }
+    }
+    packer.finish(output)
 }
 
 /// The runs of a stretch with the bytes of their digests, as far as these are no more than those of events.
-fn packed_digests<G: Digester>(stretch: &Stretch, digester: Option<&G>) -> Vec<DigestedRun<Vec<u8>>> {
-    let Some(digester) = digester else { return Vec::new() };
+/// None where something was lost: what follows is looked at event by event, until it tells where control is.
+fn packed_digests<G: Digester>(
+    stretch: &Stretch,
+    digester: Option<&G>,
+) -> Vec<(DigestedRun<G::Digest>, Vec<u8>)> {
+    let is_gap = |event: &TraceEvent| matches!(event, TraceEvent::Gap(_));
+    let Some(digester) = digester.filter(|_| !stretch.events.iter().any(is_gap)) else { return Vec::new() };
     let runs = digester.digest(stretch.tid, stretch.space, &stretch.events).into_iter();
-    let packed = |DigestedRun { events, first, last, digest }| {
-        let digest = digester.pack(&digest).filter(|bytes| bytes.len() <= events.len() * EVENT_BYTES)?;
-        Some(DigestedRun { events, first, last, digest })
+    let packed = |run: DigestedRun<G::Digest>| {
+        let bytes =
+            digester.pack(&run.digest).filter(|bytes| bytes.len() <= run.places.len() * EVENT_BYTES)?;
+        Some((run, bytes))
     };
     runs.filter_map(packed).collect()
 }

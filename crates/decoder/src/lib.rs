@@ -27,7 +27,9 @@ mod flow;
 mod graph;
 mod instruction;
 mod join;
+mod joined;
 mod laid;
+mod lower;
 mod no_digester;
 mod no_times;
 mod output;
@@ -45,13 +47,14 @@ mod segment_decoder;
 mod segment_output;
 mod share;
 mod step;
+mod store;
 mod stored;
 mod stored_run;
+mod stored_segment;
 mod stretch;
 mod terminator;
 #[cfg(test)]
 mod tests;
-mod unpacked_runs;
 mod untraced;
 mod walk;
 mod work;
@@ -65,8 +68,7 @@ use model::{
 
 pub use continuation::{Continuation, Grown};
 pub use disassembly::{Disassembled, disassemble};
-pub use laid::{StoredOutput, StoredSegment};
-use no_digester::NoDigester;
+pub use no_digester::NoDigester;
 pub use no_times::no_times;
 pub use owner::{LostPart, Owner, Running};
 pub use packed::NoOutput;
@@ -77,7 +79,10 @@ pub use segment::Segment;
 pub use segment_decoder::{OwnDecoder, SegmentDecoder};
 pub use segment_output::SegmentOutput;
 pub use share::{Share, ShareRange, shares};
-pub use stored::{StoredOutputs, decode_share, join_stored, with_missing};
+pub use store::{StoredOutputs, StoredParts};
+pub use stored::{decode_share, join_stored, with_missing};
+pub use stored_segment::{Level, SegmentKey, StoredSegment};
+pub use stretch::LastTime;
 pub use stretch::Stretch;
 
 /// What to decode, and how.
@@ -115,6 +120,17 @@ pub struct DecodeStats {
     /// Times at which the kernel's text contradicted the trace: what followed was skipped, to the return to
     /// user code.
     pub kernel_desyncs: u64,
+}
+
+impl DecodeStats {
+    /// Adds what a segment of so many bytes gave, but for its events.
+    pub(crate) fn add(&mut self, output: &SegmentOutput, bytes: u64) {
+        self.segments += 1;
+        self.bytes += bytes;
+        self.overflows += output.overflows;
+        self.clock_errors += output.clock_errors;
+        self.kernel_desyncs += output.kernel_desyncs;
+    }
 }
 
 /// How a decode went.

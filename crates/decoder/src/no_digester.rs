@@ -2,15 +2,19 @@
 
 use std::convert::Infallible;
 
-use model::{DigestedRun, Digester, SpaceId, Tid, TraceEvent};
+use model::{DigestedRun, Digester, RunPart, SpaceId, Tid, TraceEvent};
 
 /// A digester that there is none of.
-pub(crate) enum NoDigester {}
+pub enum NoDigester {}
 
 impl Digester for NoDigester {
     type Digest = Infallible;
 
     fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Vec<DigestedRun<Infallible>> {
+        match *self {}
+    }
+
+    fn join(&self, _: Tid, _: SpaceId, _: &[RunPart<Infallible>]) -> Vec<DigestedRun<Infallible>> {
         match *self {}
     }
 

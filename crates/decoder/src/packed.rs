@@ -6,13 +6,14 @@
 //!   stretches   thread, address space, and of each event:
 //!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event
 //!                 before, distance of the bounds from the estimate
-//!               or, of a run that is stored apart: its number of events, times, and digest
+//!               or, of a run that has a digest in the place of its events: where these are, times, and digest
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
 //! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; `postcard` writes all
 //! that is not of each event.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use model::{
     AuxOffset, BranchEvent, DigestedRun, EventTime, Gap, Ns, Pid, SpaceId, Tid, TraceEvent, Transfer,
@@ -22,7 +23,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::owner::Running;
 use crate::segment_output::SegmentOutput;
-use crate::stored_run::StoredRun;
+use crate::stored_run::{OutputPlace, StoredRun};
+use crate::stored_segment::Level;
 use crate::stretch::Stretch;
 
 /// Bytes that are no segment's output.
@@ -59,7 +61,8 @@ struct PackedStretch<'b> {
 /// See [`StoredRun`].
 #[derive(Serialize, Deserialize)]
 struct PackedRun<'b> {
-    events: usize,
+    below: Range<OutputPlace>,
+    events: u64,
     first: EventTime,
     last: EventTime,
     #[serde(borrow, serialize_with = "as_bytes")]
@@ -104,10 +107,16 @@ impl Packer {
         self.add(whole, left_out, bytes, None);
     }
 
-    /// Adds a run of the stretch `whole`.
-    pub(crate) fn run(&mut self, whole: &Stretch, run: DigestedRun<Vec<u8>>) {
-        let DigestedRun { events, first, last, digest } = run;
-        let run = PackedRun { events: events.len(), first, last, digest: Cow::Owned(digest) };
+    /// Adds a run of the stretch `whole`; what it was digested from, and the bytes of its digest.
+    pub(crate) fn run<D>(
+        &mut self,
+        whole: &Stretch,
+        below: Range<OutputPlace>,
+        run: &DigestedRun<D>,
+        digest: Vec<u8>,
+    ) {
+        let &DigestedRun { events, first, last, .. } = run;
+        let run = PackedRun { below, events, first, last, digest: Cow::Owned(digest) };
         self.add(whole, 0, Vec::new(), Some(run));
     }
 
@@ -181,7 +190,7 @@ impl SegmentOutput {
         let mut packer = Packer::default();
         for stretch in &self.stretches {
             match &stretch.stored {
-                Some(run) => packer.run(stretch, run.with(run.digest.clone())),
+                Some(run) => packer.run(stretch, run.below.clone(), &run.with(()), run.digest.clone()),
                 None => packer.stretch(stretch, stretch.left_out, &stretch.events),
             }
         }
@@ -195,8 +204,8 @@ impl SegmentOutput {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoOutput> {
         let packed = Packed::of(bytes)?;
         let Packed { overflows, clock_errors, kernel_desyncs, transfers, gaps, stretches } = packed;
-        let (mut gaps, mut runs) = (gaps.into_iter(), 0);
-        let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps, &mut runs));
+        let mut gaps = gaps.into_iter();
+        let stretches = stretches.iter().map(|packed| packed.unpack(&transfers, &mut gaps));
         let stretches = stretches.collect::<Result<_, _>>()?;
         match gaps.next() {
             None => Ok(Self { stretches, overflows, clock_errors, kernel_desyncs }),
@@ -208,9 +217,6 @@ impl SegmentOutput {
 /// Sums of such counts do not overflow.
 const COUNT_MAX: u64 = 1 << 32;
 
-/// More events than a run can have: those of an output have at least 5 bytes each.
-const EVENTS_MAX: usize = 1 << 24;
-
 const DAMAGED: NoOutput = NoOutput("its bytes are damaged");
 
 impl<'b> Packed<'b> {
@@ -220,7 +226,7 @@ impl<'b> Packed<'b> {
             return Err(NoOutput("there are bytes after its end"));
         }
         let Self { overflows, clock_errors, kernel_desyncs, ref stretches, .. } = packed;
-        let of_run = |stretch: &PackedStretch<'_>| stretch.run.as_ref().map_or(0, |run| run.events as u64);
+        let of_run = |stretch: &PackedStretch<'_>| stretch.run.as_ref().map_or(0, |run| run.events);
         let in_stretches = stretches.iter().map(|stretch| stretch.left_out.saturating_add(of_run(stretch)));
         let in_stretches = in_stretches.fold(0, u64::saturating_add);
         if [overflows, clock_errors, kernel_desyncs, in_stretches].iter().any(|count| *count > COUNT_MAX) {
@@ -250,7 +256,6 @@ impl PackedStretch<'_> {
         &self,
         transfers: &[Transfer],
         gaps: &mut impl Iterator<Item = Gap>,
-        runs: &mut usize,
     ) -> Result<Stretch, NoOutput> {
         let Self { pid, tid, space, start, left_out, ref events, ref run } = *self;
         let running = Running { pid, tid, from: start, to: Ns::MAX };
@@ -260,8 +265,7 @@ impl PackedStretch<'_> {
             if !events.is_empty() {
                 return Err(DAMAGED);
             }
-            stretch.stored = Some(Box::new(run.unpack(*runs)?));
-            *runs += 1;
+            stretch.stored = Some(Box::new(run.unpack()?));
             return Ok(stretch);
         }
         stretch.events.reserve(events.len() / 6);
@@ -284,15 +288,16 @@ impl PackedStretch<'_> {
 }
 
 impl PackedRun<'_> {
-    fn unpack(&self, number: usize) -> Result<StoredRun, NoOutput> {
-        let &Self { events, first, last, ref digest } = self;
+    fn unpack(&self) -> Result<StoredRun, NoOutput> {
+        let &Self { ref below, events, first, last, ref digest } = self;
         let is_time = |time: EventTime| time.lo <= time.point && time.point <= time.hi;
         let is_forward = first.lo <= last.lo && first.point <= last.point;
-        if !(1..=EVENTS_MAX).contains(&events) || !is_time(first) || !is_time(last) || !is_forward {
+        if events == 0 || below.is_empty() || !is_time(first) || !is_time(last) || !is_forward {
             return Err(NoOutput("it has a run that there cannot be"));
         }
-        let (segment, digest) = (Default::default(), digest.to_vec());
-        Ok(StoredRun { segment, number, events, first, last, digest })
+        let (below, digest) = (below.clone(), digest.to_vec());
+        // The store knows whose it is.
+        Ok(StoredRun { buffer: 0, level: Level::Decoded, below, events, first, last, digest })
     }
 }
 

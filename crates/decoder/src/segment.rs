@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use model::{AuxBuffer, AuxOffset, AuxPiece, AuxRecord, Ns};
+use model::{AuxBuffer, AuxOffset, AuxOwner, AuxPiece, AuxRecord, Ns, Recording};
 
 use crate::pieces::{clip, extent, parts};
 
@@ -30,6 +30,10 @@ pub struct Segment<'a> {
 /// What is read after the segment: the next one's PSB+, and on for the clock until it has measured how long
 /// a cycle is there.
 pub(crate) const AHEAD: u64 = 1 << 16;
+
+/// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
+/// this.
+const MIN_SEGMENT_BYTES: u64 = 1 << 14;
 
 impl<'a> Segment<'a> {
     /// Its first offset.
@@ -172,6 +176,18 @@ impl<'a> Stream<'a> {
             truncations: self.lost.get(before..until).unwrap_or_default().to_vec(),
             lost_after: self.lost.get(until).copied(),
             missing: if last { self.missing } else { 0 },
+        }
+    }
+}
+
+/// Bytes after which the segments of a buffer are cut.
+pub(crate) fn segment_bytes_of(recording: &Recording<'_>, owner: AuxOwner, segment_bytes: u64) -> u64 {
+    match owner {
+        AuxOwner::Thread(_) => segment_bytes,
+        AuxOwner::Cpu(_) => {
+            let is_of_cpu = |buffer: &&AuxBuffer<'_>| matches!(buffer.owner, AuxOwner::Cpu(_));
+            let cpus = recording.buffers.iter().filter(is_of_cpu).count();
+            segment_bytes.min((segment_bytes * 8 / cpus.max(8) as u64).max(MIN_SEGMENT_BYTES))
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use model::{AuxOffset, CountersSince, TraceEvent};
+use model::{CountersSince, TraceEvent};
 
 use crate::Context;
 use crate::clock::{CrystalRatio, TimelineRoom};
@@ -30,18 +30,6 @@ pub trait SegmentDecoder: Sync {
     /// A line on how it worked, for diagnosis.
     fn diagnosis(&self) -> Option<String> {
         None
-    }
-
-    /// The runs of the output of the segment that starts at `at`, a stretch each, if it takes outputs from a
-    /// store: no other ones have events elsewhere.
-    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
-        let _ = (buffer, at);
-        SegmentOutput::default()
-    }
-
-    /// Those are other runs than the output has.
-    fn mismatch(&self, buffer: usize, at: AuxOffset) {
-        let _ = (buffer, at);
     }
 
     /// The events of a stretch have served, and their counters: their room can be used again.

@@ -14,3 +14,13 @@ pub struct SegmentOutput {
     /// Times at which kernel code contradicted the trace.
     pub kernel_desyncs: u64,
 }
+
+impl SegmentOutput {
+    /// Adds all but the stretches of the next one.
+    pub(crate) fn add_counts(&mut self, next: &Self) {
+        let Self { overflows, clock_errors, kernel_desyncs, stretches: _ } = next;
+        self.overflows += overflows;
+        self.clock_errors += clock_errors;
+        self.kernel_desyncs += kernel_desyncs;
+    }
+}

@@ -13,9 +13,8 @@ use std::ops::Range;
 
 use model::{AuxOffset, AuxPiece, Recording};
 
-use crate::join::segment_bytes_of;
 use crate::pieces::extent;
-use crate::segment::{Segment, Stream};
+use crate::segment::{Segment, Stream, segment_bytes_of};
 
 /// One share of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,47 @@
-//! A run of events that is stored apart from those around it, as its digest may do in their place.
+//! A run of events of which an output has the digest. What it was digested from is a level below.
+//!
+//! ```text
+//!   trace             |----|----|----|----|----|----|----|----|
+//!   outputs            ev digest ev  | ev digest  | ev digest ev     events are decoded again
+//!   joined output      ev  digest                          ev        these outputs are read
+//! ```
+
+use std::ops::Range;
 
 use model::{AuxOffset, DigestedRun, EventTime};
+use serde::{Deserialize, Serialize};
 
-/// A run of events in a store.
+use crate::stored_segment::Level;
+
+/// A place in the outputs of consecutive segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct OutputPlace {
+    /// Where the segment starts.
+    pub(crate) segment: AuxOffset,
+    /// Index of a stretch of its output.
+    pub(crate) stretch: usize,
+    /// Index of an event of the stretch.
+    pub(crate) event: usize,
+}
+
+impl OutputPlace {
+    /// Where the next stretch begins.
+    pub(crate) fn next_stretch(self) -> Self {
+        Self { stretch: self.stretch + 1, event: 0, ..self }
+    }
+}
+
+/// A run of events of a stored output.
 #[derive(Debug)]
 pub(crate) struct StoredRun {
-    /// Where the segment that it is of starts: index in `Recording::buffers`, and offset.
-    pub(crate) segment: (usize, AuxOffset),
-    /// Its number among the runs of that segment's output.
-    pub(crate) number: usize,
-    /// How many events it has.
-    pub(crate) events: usize,
+    /// Index in `Recording::buffers`.
+    pub(crate) buffer: usize,
+    /// Of its output: outputs are below a joined one, and else trace.
+    pub(crate) level: Level,
+    /// What it was digested from.
+    pub(crate) below: Range<OutputPlace>,
+    /// How many events that are.
+    pub(crate) events: u64,
     /// Time of the first one.
     pub(crate) first: EventTime,
     /// Time of the last one.
@@ -21,6 +52,6 @@ pub(crate) struct StoredRun {
 impl StoredRun {
     /// The run with its digest.
     pub(crate) fn with<D>(&self, digest: D) -> DigestedRun<D> {
-        DigestedRun { events: 0..self.events, first: self.first, last: self.last, digest }
+        DigestedRun { places: 0..1, events: self.events, first: self.first, last: self.last, digest }
     }
 }

@@ -2,6 +2,8 @@
 
 use model::{AuxOffset, Counters, CountersSince, EventTime, GapCause, Ns, Pid, SpaceId, Tid, TraceEvent};
 
+use serde::{Deserialize, Serialize};
+
 use crate::owner::Running;
 use crate::stored_run::StoredRun;
 
@@ -143,8 +145,8 @@ impl Stretch {
 }
 
 /// When a thread's last event was: what comes next is not earlier.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LastTime {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastTime {
     lo: Ns,
     point: Ns,
     /// The estimate of when a gap ended. What comes next is not before it, unless it is certain to be.
@@ -157,7 +159,7 @@ impl LastTime {
         Self { lo, point, estimate: point }
     }
 
-    fn of(event: &TraceEvent) -> Self {
+    pub(crate) fn of(event: &TraceEvent) -> Self {
         let (time, estimate) = match event {
             TraceEvent::Branch(branch) => return Self::of_branch(branch.time),
             // Where the thread's own record of leaving says is not before the end of this one.

@@ -18,16 +18,14 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use model::{DigestedRun, Digester, Ns, TraceEvent};
+use model::{DigestedRun, Digester, Ns};
 
 use crate::Context;
 use crate::again::Again;
 use crate::segment::Segment;
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
-use crate::stored_run::StoredRun;
 use crate::stretch::Stretch;
-use crate::unpacked_runs::UnpackedRuns;
 
 /// Segments that are decoded or wait to be taken, per worker: while one decodes two, any other one finds
 /// something to do.
@@ -176,10 +174,8 @@ impl<S, G: Digester> SharedQueue<'_, S, G> {
         let mut output = decoder.decode(context, &segment);
         // Its events are cut where those begin that were given out.
         let digester = self.digester.filter(|_| !is_again);
-        let mut unpacked = UnpackedRuns::default();
-        let mut events = |run: &StoredRun| unpacked.events(decoder, run);
         let stretches = output.stretches.iter_mut();
-        let runs = stretches.map(|stretch| digested(digester, stretch, &mut events)).collect();
+        let runs = stretches.map(|stretch| digested(digester, stretch)).collect();
         let _ = give.send((output, runs)); // or the outputs are not taken any more
     }
 }
@@ -200,20 +196,11 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> SharedQueue<'_, S, 
     }
 }
 
-/// Makes a stretch ready to be given out; the runs of it that are digested. `events`: those of a stored one.
-fn digested<G: Digester>(
-    digester: Option<&G>,
-    stretch: &mut Stretch,
-    events: impl FnOnce(&StoredRun) -> Vec<TraceEvent>,
-) -> Vec<DigestedRun<G::Digest>> {
-    if let Some(mut stored) = stretch.stored.take() {
-        let bytes = std::mem::take(&mut stored.digest);
-        if let Some(digest) = digester.and_then(|digester| digester.unpack(&bytes, &stored.with(()))) {
-            let run = stored.with(digest);
-            stretch.stored = Some(stored);
-            return vec![run];
-        }
-        stretch.events = events(&stored);
+/// Makes a stretch ready to be given out; the runs of it that are digested.
+fn digested<G: Digester>(digester: Option<&G>, stretch: &mut Stretch) -> Vec<DigestedRun<G::Digest>> {
+    if let Some(stored) = &stretch.stored {
+        let digest = digester.and_then(|digester| digester.unpack(&stored.digest, &stored.with(())));
+        return digest.map(|digest| stored.with(digest)).into_iter().collect();
     }
     stretch.keep_forward();
     digester.map_or_else(Vec::new, |digester| digester.digest(stretch.tid, stretch.space, &stretch.events))

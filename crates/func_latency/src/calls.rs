@@ -279,15 +279,8 @@ impl<'a> Opened<'a> {
             Some(stored) => {
                 let segments = decoder::with_missing(context, &stored.segments());
                 let digester = digester.as_ref();
-                decoder::join_stored(
-                    context,
-                    &segments,
-                    stored,
-                    options.workers,
-                    progress,
-                    digester,
-                    analysis,
-                )
+                let parts = decoder::StoredParts { segments: &segments, outputs: stored };
+                decoder::join_stored(decoder, context, options, parts, progress, digester, analysis)
             }
         })?;
         self.stored.map_or(Ok(()), StoredTrace::check_read)

@@ -5,7 +5,7 @@ use decoder::{StoredOutputs, StoredSegment};
 
 /// Outputs of all segments that are there.
 pub(crate) trait StoredTrace: StoredOutputs {
-    /// The segments that are there, by buffer and offset.
+    /// The segments that are there, in the order of their keys.
     fn segments(&self) -> Vec<StoredSegment>;
 
     /// Whether all outputs could be read that were asked for.

@@ -1,6 +1,5 @@
 //! What the decoder says: control transfers and gaps, per thread, in the order of execution.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ops::Range;
 
@@ -211,14 +210,25 @@ impl TraceEvent {
 /// Consecutive events of a thread, and what a [`Digester`] made of them.
 #[derive(Debug)]
 pub struct DigestedRun<D> {
-    /// Places of the events among those that were digested together.
-    pub events: Range<usize>,
+    /// Places of the events among those that were digested together, or of parts that were joined.
+    pub places: Range<usize>,
+    /// How many events there are.
+    pub events: u64,
     /// Time of the first event.
     pub first: EventTime,
     /// Time of the last event, which is a branch.
     pub last: EventTime,
     /// What the sink takes in the place of the events.
     pub digest: D,
+}
+
+/// A part of what a thread did.
+#[derive(Debug)]
+pub enum RunPart<D> {
+    /// An event.
+    Event(TraceEvent),
+    /// Events that were digested.
+    Run(DigestedRun<D>),
 }
 
 /// Does work on a thread's events before it is their turn: on any worker, in any order, or in another
@@ -231,6 +241,14 @@ pub trait Digester: Sync {
     /// without knowing those before.
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>>;
 
+    /// [`Self::digest`] of what a thread did, which was digested in parts: longer runs, each of several parts.
+    fn join(
+        &self,
+        tid: Tid,
+        space: SpaceId,
+        parts: &[RunPart<Self::Digest>],
+    ) -> Vec<DigestedRun<Self::Digest>>;
+
     /// A digest as bytes, for the same digester in another process; `None`: there it is of no use.
     fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>>;
 
@@ -240,26 +258,44 @@ pub trait Digester: Sync {
 
 /// A sink that a [`Digester`] works for.
 pub trait DigestSink<D>: EventSink {
-    /// [`EventSink::events`] of a run: `events` gives them, where its digest does not do in their place.
-    fn run<'e>(
-        &mut self,
-        pid: Pid,
-        tid: Tid,
-        space: SpaceId,
-        run: &DigestedRun<D>,
-        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
-    );
+    /// [`EventSink::events`] of a run: `whole` gives them, where its digest does not do in their place.
+    fn run(&mut self, pid: Pid, tid: Tid, space: SpaceId, run: &DigestedRun<D>, whole: &dyn WholeRun<D>);
+}
+
+/// What a run was digested from.
+pub trait WholeRun<D> {
+    /// Gives its parts to a sink: events, and shorter runs.
+    fn give(&self, sink: &mut dyn DigestSink<D>);
+}
+
+/// The events of a run, at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEvents<'e> {
+    /// Their process.
+    pub pid: Pid,
+    /// Their thread.
+    pub tid: Tid,
+    /// Of their addresses.
+    pub space: SpaceId,
+    /// Themselves.
+    pub events: &'e [TraceEvent],
+}
+
+impl<D> WholeRun<D> for RunEvents<'_> {
+    fn give(&self, sink: &mut dyn DigestSink<D>) {
+        sink.events(self.pid, self.tid, self.space, self.events);
+    }
 }
 
 /// Any sink does without a digester.
 impl<S: EventSink> DigestSink<Infallible> for S {
-    fn run<'e>(
+    fn run(
         &mut self,
         _: Pid,
         _: Tid,
         _: SpaceId,
         run: &DigestedRun<Infallible>,
-        _: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+        _: &dyn WholeRun<Infallible>,
     ) {
         match run.digest {}
     }

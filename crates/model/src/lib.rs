@@ -33,8 +33,8 @@ pub use code::{
 };
 pub use counters::{Counters, Cycles, Executed};
 pub use event::{
-    AsyncCause, BranchEvent, BranchKind, DigestSink, DigestedRun, Digester, EndKind, EventSink, Site, Target,
-    TraceEvent, Transfer,
+    AsyncCause, BranchEvent, BranchKind, DigestSink, DigestedRun, Digester, EndKind, EventSink, RunEvents,
+    RunPart, Site, Target, TraceEvent, Transfer, WholeRun,
 };
 pub use function_set::FunctionSet;
 pub use gap::{Gap, GapCause};

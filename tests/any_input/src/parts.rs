@@ -2,41 +2,32 @@
 //!
 //! ```text
 //!   flags   as of a stream (`flow`)
-//!   bytes that are missing after each output; 2 bytes of length, an output; 2 bytes of length, the events of
-//!   its runs; again and again
+//!   bytes that are missing after each output, or 255: it joins the next three; 2 bytes of length, an output;
+//!   again and again
 //! ```
 
 use analyzer::{
     Analysis, CallRow, Reason, Report, Request, RowSink, RunDigester, SlowestCalls, Surroundings,
 };
 use decoder::{
-    Context, DecodeOptions, DecodeStats, NoOutput, OwnDecoder, SegmentOutput, Share, StoredOutput,
-    StoredOutputs, StoredSegment, decode_share, join_stored,
+    Context, DecodeOptions, DecodeStats, LastTime, Level, NoOutput, OwnDecoder, SegmentOutput, Share,
+    StoredOutputs, StoredParts, StoredSegment, decode_share, join_stored,
 };
 use model::{AuxOffset, Ns, Recording, Schedule};
 
 use crate::flow::{HEAD, functions, recorded};
 use crate::program;
 
-/// The outputs and the events of their runs, by where their segments are.
-struct Outputs<'i>(Vec<(StoredSegment, [&'i [u8]; 2])>);
-
-impl<'i> Outputs<'i> {
-    fn bytes(&self, at: AuxOffset) -> [&'i [u8]; 2] {
-        self.0.iter().find(|(segment, _)| segment.at == at).map_or([&[], &[]], |(_, bytes)| *bytes)
-    }
-}
+/// The outputs, by where their segments are.
+struct Outputs<'i>(Vec<(StoredSegment, &'i [u8])>);
 
 impl StoredOutputs for Outputs<'_> {
-    fn output(&self, _: usize, at: AuxOffset) -> SegmentOutput {
-        SegmentOutput::from_bytes(self.bytes(at)[0]).unwrap_or_default()
+    fn output(&self, segment: &StoredSegment) -> SegmentOutput {
+        let output = self.0.iter().find(|(known, _)| known.key() == segment.key());
+        output.and_then(|(_, bytes)| SegmentOutput::from_bytes(bytes).ok()).unwrap_or_default()
     }
 
-    fn runs(&self, _: usize, at: AuxOffset) -> SegmentOutput {
-        SegmentOutput::from_bytes(self.bytes(at)[1]).unwrap_or_default()
-    }
-
-    fn mismatch(&self, _: usize, _: AuxOffset) {}
+    fn mismatch(&self, _: &StoredSegment) {}
 }
 
 /// Two bytes of length, and so many bytes; then what is left.
@@ -59,24 +50,28 @@ pub fn parts(input: &[u8]) {
     let mut at = 0;
     while let Some((missing, after)) = rest.split_first() {
         let Some((output, after)) = counted(after) else { break };
-        let Some((runs, after)) = counted(after) else { break };
         rest = after;
-        [output, runs].into_iter().for_each(check_rewritten);
-        for (len, is_there) in [(1000, true), (u64::from(*missing), false)] {
-            let (start, end) = (Ns(begin.0 + at), at + len);
-            let segment = StoredSegment {
-                buffer: 0,
-                at: AuxOffset(at),
-                end: AuxOffset(end),
-                start,
-                until: Some(Ns(begin.0 + end)),
-                bytes: len,
-                is_there,
-            };
-            if len > 0 {
-                outputs.0.push((segment, if is_there { [output, runs] } else { [&[], &[]] }));
-            }
-            at = end;
+        check_rewritten(output);
+        let segment = |at, bytes, level, is_there| StoredSegment {
+            buffer: 0,
+            at: AuxOffset(at),
+            end: AuxOffset(at + bytes),
+            start: Ns(begin.0 + at),
+            until: Some(Ns(begin.0 + at + bytes)),
+            after: LastTime::default(),
+            bytes,
+            is_there,
+            level,
+        };
+        if *missing == u8::MAX {
+            outputs.0.push((segment(at, 3000, Level::Joined, true), output));
+            continue;
+        }
+        outputs.0.push((segment(at, 1000, Level::Decoded, true), output));
+        at += 1000;
+        if *missing > 0 {
+            outputs.0.push((segment(at, u64::from(*missing), Level::Decoded, false), &[]));
+            at += u64::from(*missing);
         }
     }
     assert_eq!(joined(&recording, &outputs, 1), joined(&recording, &outputs, 2));
@@ -114,8 +109,10 @@ fn joined(recording: &Recording<'_>, outputs: &Outputs<'_>, workers: usize) -> J
     let digester = analysis.digester();
     let context = Context::new(recording, &schedule, image, false);
     let segments: Vec<StoredSegment> = outputs.0.iter().map(|(segment, _)| *segment).collect();
-    let decoded =
-        join_stored(&context, &segments, outputs, workers, &|_| (), digester.as_ref(), &mut analysis);
+    let stored = StoredParts { segments: &segments, outputs };
+    let options = DecodeOptions { workers, ..DecodeOptions::default() };
+    let decoder = Box::<OwnDecoder>::default();
+    let decoded = join_stored(decoder, &context, &options, stored, &|_| (), digester.as_ref(), &mut analysis);
     let report = analysis.finish();
     (decoded.stats, report, slow.0.rows().count())
 }
@@ -131,13 +128,11 @@ pub fn parts_of_stream(input: &[u8]) -> Vec<u8> {
     let context = Context::new(&recording, &schedule, image, false);
     let options = DecodeOptions { segment_bytes, ..DecodeOptions::default() };
     let mut parts = input[..HEAD - 1].to_vec();
-    let mut take = |_, stored: Result<StoredOutput, NoOutput>| {
-        let StoredOutput { output, runs } = stored.unwrap();
-        parts.push(0);
-        for bytes in [output, runs] {
-            parts.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
-            parts.extend(bytes);
-        }
+    let mut take = |segment: StoredSegment, output: Result<Vec<u8>, NoOutput>| {
+        let output = output.unwrap();
+        parts.push(if segment.level == Level::Joined { u8::MAX } else { 0 });
+        parts.extend(u16::try_from(output.len()).unwrap().to_le_bytes());
+        parts.extend(output);
         std::ops::ControlFlow::Continue(())
     };
     let request = Request { functions: functions().to_vec(), ..Request::default() };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use decoder::{Context, OwnDecoder, Segment, SegmentDecoder, SegmentOutput};
-use model::{CountersSince, DigestedRun, Digester, SpaceId, Tid, TraceEvent};
+use model::{CountersSince, DigestedRun, Digester, RunPart, SpaceId, Tid, TraceEvent};
 
 use crate::stopwatch::on_cpu_ns;
 
@@ -70,6 +70,10 @@ impl<T: Digester> Digester for Watched<T> {
         let runs = self.0.digest(tid, space, events);
         self.1.goes_on();
         runs
+    }
+
+    fn join(&self, tid: Tid, space: SpaceId, parts: &[RunPart<T::Digest>]) -> Vec<DigestedRun<T::Digest>> {
+        self.0.join(tid, space, parts)
     }
 
     fn pack(&self, digest: &T::Digest) -> Option<Vec<u8>> {

@@ -7,8 +7,7 @@ use std::process::Command;
 
 use decoder::{Context, Continuation, DecodeOptions, Grown};
 use model::{
-    AuxBuffer, AuxOffset, AuxPiece, DigestedRun, Digester, EventSink, Ns, Pid, Recording, SpaceId, Tid,
-    TraceEvent, Transfer,
+    AuxBuffer, AuxOffset, AuxPiece, EventSink, Ns, Pid, Recording, SpaceId, Tid, TraceEvent, Transfer,
 };
 use serde_json::Value;
 use truth_tests::{Opened, fixture, pipeline};
@@ -38,25 +37,6 @@ struct ByThread(BTreeMap<Tid, Vec<(SpaceId, TraceEvent)>>);
 impl EventSink for ByThread {
     fn events(&mut self, _: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
         self.0.entry(tid).or_default().extend(events.iter().map(|event| (space, *event)));
-    }
-}
-
-/// Nothing works ahead of the sink.
-enum Nothing {}
-
-impl Digester for Nothing {
-    type Digest = std::convert::Infallible;
-
-    fn digest(&self, _: Tid, _: SpaceId, _: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>> {
-        match *self {}
-    }
-
-    fn pack(&self, digest: &Self::Digest) -> Option<Vec<u8>> {
-        match *digest {}
-    }
-
-    fn unpack(&self, _: &[u8], _: &DigestedRun<()>) -> Option<Self::Digest> {
-        match *self {}
     }
 }
 
@@ -91,7 +71,7 @@ fn in_parts(opened: &Opened<'_>, parts: u64, patience_ns: Option<u64>) -> ByThre
         let context = Context::new(&grown, schedule, image, false);
         let how = (2, DecodeOptions::default().segment_bytes);
         let grown_to = Grown { until: (!is_last).then_some(until_ns), patience_ns };
-        continuation.decode_on(&context, how, grown_to, None::<&Nothing>, &mut events);
+        continuation.decode_on(&context, how, grown_to, None::<&decoder::NoDigester>, &mut events);
         for buffer in &recording.buffers {
             let from = continuation.needed_from(buffer.owner).unwrap_or_default();
             assert!(needed.insert(buffer.index, from) <= Some(from), "decoding went back");

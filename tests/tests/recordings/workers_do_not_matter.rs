@@ -1,7 +1,6 @@
 //! Events, report and output are the same for every number of workers, every size of the memo, and with and
 //! without what no sink asked about.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +10,7 @@ use func_latency::render::Names;
 use func_latency::render::rows::{self, Origin, RowsFile, RowsForm, RowsWriter};
 use model::{
     AuxOwner, DigestSink, DigestedRun, EventSink, FunctionId, FunctionSet, ObjectId, Pid, SpaceId, Tid,
-    TraceEvent,
+    TraceEvent, WholeRun,
 };
 use truth_tests::{Opened, fixture, pipeline};
 
@@ -150,16 +149,16 @@ impl EventSink for Ahead<'_> {
 }
 
 impl DigestSink<RunDigest> for Ahead<'_> {
-    fn run<'e>(
+    fn run(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
         run: &DigestedRun<RunDigest>,
-        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+        whole: &dyn WholeRun<RunDigest>,
     ) {
         self.digested += 1;
-        self.analysis.run(pid, tid, space, run, events);
+        self.analysis.run(pid, tid, space, run, whole);
     }
 }
 

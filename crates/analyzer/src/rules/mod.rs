@@ -9,6 +9,7 @@ mod checks;
 mod clusters;
 mod completeness;
 mod counters;
+mod digests;
 mod entry_and_exit;
 mod figures;
 mod gaps;

@@ -26,25 +26,22 @@
 //!   tid 8                     ... of this thread
 //! ```
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::ops::Range;
 
 use model::{
     AsyncCause, AuxOffset, AuxOwner, Avma, BranchEvent, BranchKind, CodeSource, Counters, CountersSince, Cpu,
-    Cycles, DigestSink, DigestedRun, Digester, EndKind, EventSink, EventTime, Executed, FunctionAt,
-    FunctionId, FunctionKind, FunctionLookup, Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region,
-    Schedule, Sideband, SidebandRecord, Site, SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent,
-    Transfer, Waiting, WakerSeen, Waking,
+    Cycles, EndKind, EventSink, EventTime, Executed, FunctionAt, FunctionId, FunctionKind, FunctionLookup,
+    Gap, GapCause, Mark, NoCode, Ns, ObjectId, Pid, Region, Schedule, Sideband, SidebandRecord, Site,
+    SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
+use super::digests::whoever_analyses_runs;
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
-    CodeRequest, FunctionReport, OffCpuCauses, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Reason,
-    Report, Request, RowGap, RowParts, RowSink, SlowestCalls, Status, Step, Surroundings, TimeRow, ToldBy,
-    TreeSink, Violation,
+    CodeRequest, FunctionReport, OffCpuCauses, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Report,
+    Request, Status, Step, Surroundings, TimeRow, ToldBy, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -537,102 +534,6 @@ pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
     let rest = (elsewhere.sum_ns > 0).then(|| format!("elsewhere {} ns", elsewhere.sum_ns));
     let error = (*own_error_ns > 0).then(|| format!("own error {own_error_ns} ns"));
     code.chain(children).chain(rest).chain(error).collect()
-}
-
-/// All that a sink of rows is given, in order.
-#[derive(Default, PartialEq, Debug)]
-struct GivenRows(Vec<String>);
-
-impl RowSink for GivenRows {
-    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
-        self.0.push(format!("{function} {row:?} {waited_for:?}"));
-    }
-
-    fn wants_parts(&self) -> bool {
-        true
-    }
-
-    fn parts(&mut self, _: &CallRow, parts: &RowParts) {
-        self.0.push(format!("{parts:?}"));
-    }
-
-    fn gap(&mut self, gap: &RowGap) {
-        self.0.push(format!("{gap:?}"));
-    }
-}
-
-/// A sink that takes the rows of the slowest calls only.
-#[derive(Default)]
-struct GivenSlowest(SlowestCalls);
-
-impl RowSink for GivenSlowest {
-    fn row(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
-        self.0.add(function, row, waited_for);
-    }
-
-    fn takes_all(&self) -> bool {
-        false
-    }
-}
-
-/// Events that come one by one, events that come together, and events with runs that are analysed ahead
-/// make the same report and the same rows.
-fn whoever_analyses_runs(request: &Request, around: Surroundings<'_>, events: &[(Tid, SpaceId, TraceEvent)]) {
-    let stretches = events.chunk_by(|(tid, space, _), (next, its, _)| (tid, space) == (next, its));
-    let stretches: Vec<(Tid, SpaceId, Vec<TraceEvent>)> = stretches
-        .map(|stretch| (stretch[0].0, stretch[0].1, stretch.iter().map(|(_, _, event)| *event).collect()))
-        .collect();
-    let one_by_one = |mut analysis: Analysis<'_>| {
-        for (tid, space, event) in events {
-            analysis.events(Pid(7), *tid, *space, &[*event]);
-        }
-        Some(analysis.finish())
-    };
-    let together = |mut analysis: Analysis<'_>| {
-        for (tid, space, events) in &stretches {
-            analysis.events(Pid(7), *tid, *space, events);
-        }
-        Some(analysis.finish())
-    };
-    let ahead = |mut analysis: Analysis<'_>| {
-        let digester = analysis.digester()?.of_shortest_runs();
-        for (tid, space, events) in &stretches {
-            let mut next = 0;
-            for DigestedRun { events: Range { start, end }, digest, first, last } in
-                digester.digest(*tid, *space, events)
-            {
-                // As another process would have it, if that has a use for it.
-                let bytes = digester.pack(&digest);
-                let run = DigestedRun { events: start..end, first, last, digest: () };
-                let digest = bytes.map_or(digest, |bytes| digester.unpack(&bytes, &run).unwrap());
-                let run = DigestedRun { events: start..end, first, last, digest };
-                analysis.events(Pid(7), *tid, *space, &events[next..start]);
-                analysis.run(Pid(7), *tid, *space, &run, &|| Cow::Borrowed(&events[start..end]));
-                next = end;
-            }
-            analysis.events(Pid(7), *tid, *space, &events[next..]);
-        }
-        Some(analysis.finish())
-    };
-    let made_by = |way: &dyn Fn(Analysis<'_>) -> Option<Report>| {
-        let report = way(Analysis::new(request, around))?;
-        let mut rows = GivenRows::default();
-        let with_rows = way(Analysis::new(request, around).giving_rows_to(&mut rows))?;
-        assert_eq!(with_rows, report, "rows change nothing");
-        let mut slowest = GivenSlowest::default();
-        let with_slowest = way(Analysis::new(request, around).giving_rows_to(&mut slowest))?;
-        assert_eq!(with_slowest, report, "rows of the slowest calls change nothing");
-        let row = |(wanted, row, why): (usize, &CallRow, Option<&Reason>)| (wanted, *row, why.cloned());
-        let mut slowest: Vec<_> = slowest.0.rows().map(row).collect();
-        slowest.sort_by_key(|(wanted, row, _)| (*wanted, row.id));
-        Some((report, rows, slowest))
-    };
-    let expected = made_by(&one_by_one);
-    assert_eq!(made_by(&together), expected);
-    // Not all that can be asked for is analysed ahead.
-    if let Some(ahead) = made_by(&ahead) {
-        assert_eq!(Some(ahead), expected);
-    }
 }
 
 fn site_text(site: Option<Place>) -> String {

@@ -1,12 +1,11 @@
 //! The file of a part, or of several laid together.
 //!
 //! ```text
-//!   "FLPARTS2"
-//!   outputs of segments, by buffer and offset,   postcard of decoder::SegmentOutput, each:
-//!   each followed by the events of its runs      those are only read where a run's digest does not do
+//!   "FLPARTS3"
+//!   outputs of segments, one after the other     postcard of decoder::SegmentOutput, each
 //!   index                                        postcard of Index: where they are, and of what they are
 //!   place, length and CRC-32 of the index        8, 8 and 4 bytes, little endian
-//!   "FLPARTS2"
+//!   "FLPARTS3"
 //! ```
 //! Its bytes do not depend on the order in which the parts were laid together.
 
@@ -14,14 +13,15 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use decoder::{SegmentOutput, StoredSegment};
+use decoder::{Level, SegmentOutput, StoredSegment};
 use files::{MappedFile, Place};
+use model::AuxOffset;
 use serde::{Deserialize, Serialize};
 
 use crate::args::PARTS_MAX;
 use crate::exit::{Exit, failure};
 
-const MAGIC: &[u8; 8] = b"FLPARTS2";
+const MAGIC: &[u8; 8] = b"FLPARTS3";
 
 /// Place, length and checksum of the index, and the magic number.
 const TRAILER_BYTES: usize = 28;
@@ -61,13 +61,6 @@ struct Index {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) segment: StoredSegment,
-    output: Extent,
-    runs: Extent,
-}
-
-/// A range of bytes with its checksum.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Extent {
     place: u64,
     bytes: u32,
     crc: u32,
@@ -86,15 +79,8 @@ impl<'o> PartWriter<'o> {
         Ok(Self { out, place: MAGIC.len() as u64, entries: Vec::new() })
     }
 
-    /// Adds the bytes of an output, of segments that come after those that are there, and those of the events
-    /// of its runs.
-    pub(crate) fn add(&mut self, segment: StoredSegment, [output, runs]: [&[u8]; 2]) -> io::Result<()> {
-        let (output, runs) = (self.write(&segment, output)?, self.write(&segment, runs)?);
-        self.entries.push(Entry { segment, output, runs });
-        Ok(())
-    }
-
-    fn write(&mut self, segment: &StoredSegment, bytes: &[u8]) -> io::Result<Extent> {
+    /// Adds the bytes of an output.
+    pub(crate) fn add(&mut self, segment: StoredSegment, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > OUTPUT_BYTES_MAX {
             let message = format!(
                 "between AUX offsets {} and {} is no PSB to cut the trace at, and what is in between is too much \
@@ -106,14 +92,15 @@ impl<'o> PartWriter<'o> {
         self.out.write_all(bytes)?;
         let crc = crc32fast::hash(bytes);
         // Not more than the bound above.
-        let extent = Extent { place: self.place, bytes: bytes.len() as u32, crc };
+        self.entries.push(Entry { segment, place: self.place, bytes: bytes.len() as u32, crc });
         self.place += bytes.len() as u64;
-        Ok(extent)
+        Ok(())
     }
 
     /// Writes the index.
     pub(crate) fn finish(self, facts: &Facts) -> io::Result<()> {
-        let Self { out, place, entries } = self;
+        let Self { out, place, mut entries } = self;
+        entries.sort_by_key(|entry| entry.segment.key());
         let index = Index { facts: facts.clone(), entries };
         let bytes = postcard::to_allocvec(&index).map_err(io::Error::other)?;
         out.write_all(&bytes)?;
@@ -158,15 +145,11 @@ impl PartFile {
         Ok(Self { path: path.to_owned(), bytes, facts, entries })
     }
 
-    /// The bytes of an output and those of the events of its runs.
+    /// The bytes of an output.
     ///
     /// # Errors
     /// They are damaged.
-    pub(crate) fn bytes(&self, entry: &Entry) -> Result<[&[u8]; 2]> {
-        Ok([self.extent(entry.output)?, self.extent(entry.runs)?])
-    }
-
-    fn extent(&self, Extent { place, bytes, crc }: Extent) -> Result<&[u8]> {
+    pub(crate) fn bytes(&self, &Entry { place, bytes, crc, .. }: &Entry) -> Result<&[u8]> {
         let at = usize::try_from(place).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(at..at.saturating_add(bytes as usize)).unwrap_or_default();
         if bytes.len() > OUTPUT_BYTES_MAX || crc32fast::hash(bytes) != crc {
@@ -180,20 +163,8 @@ impl PartFile {
     /// # Errors
     /// It is damaged.
     pub(crate) fn output(&self, entry: &Entry) -> Result<SegmentOutput> {
-        self.read(entry.output)
-    }
-
-    /// The events of an output's digested runs, a stretch each.
-    ///
-    /// # Errors
-    /// They are damaged.
-    pub(crate) fn runs(&self, entry: &Entry) -> Result<SegmentOutput> {
-        self.read(entry.runs)
-    }
-
-    fn read(&self, extent: Extent) -> Result<SegmentOutput> {
-        let read = SegmentOutput::from_bytes(self.extent(extent)?);
-        read.map_err(|why| bad(&self.path, format!("at offset {:#x} is {why}", extent.place)))
+        let read = SegmentOutput::from_bytes(self.bytes(entry)?);
+        read.map_err(|why| bad(&self.path, format!("at offset {:#x} is {why}", entry.place)))
     }
 
     /// That something is wrong with the file.
@@ -231,30 +202,41 @@ fn read_index(bytes: &[u8]) -> Result<Index, &'static str> {
     if !is_ascending || parts.is_empty() || *of > PARTS_MAX || !parts.iter().all(is_one) {
         return Err("has parts that there cannot be");
     }
-    let key = |entry: &Entry| (entry.segment.buffer, entry.segment.at);
-    let is_in_order = index.entries.is_sorted_by(|one, next| {
-        key(one) < key(next)
-            && (one.segment.buffer != next.segment.buffer || one.segment.end <= next.segment.at)
-    });
+    let is_in_order = index.entries.is_sorted_by(|one, next| one.segment.key() < next.segment.key());
+    let is_apart = overlapping(index.entries.iter().map(|entry| &entry.segment)).is_none();
     let is_whole = |entry: &Entry| entry.segment.is_there && entry.segment.at < entry.segment.end;
     // An output is of one segment only: the bytes read are bounded by the size of the file.
+    let mut extents: Vec<(u64, u32)> = index.entries.iter().map(|entry| (entry.place, entry.bytes)).collect();
+    extents.sort_unstable();
     let mut next = MAGIC.len() as u64;
-    let follows = |extent: Extent| {
-        let is_next = extent.place == next;
-        next = next.saturating_add(u64::from(extent.bytes));
+    let follows = |(place, bytes): (u64, u32)| {
+        let is_next = place == next;
+        next = next.saturating_add(u64::from(bytes));
         is_next
     };
-    let mut extents = index.entries.iter().flat_map(|entry| [entry.output, entry.runs]);
-    let is_laid_out = extents.all(follows) && next == place;
-    if !is_laid_out || !is_in_order || !index.entries.iter().all(is_whole) {
+    let is_laid_out = extents.into_iter().all(follows) && next == place;
+    if !is_laid_out || !is_in_order || !is_apart || !index.entries.iter().all(is_whole) {
         return Err("has segments that there cannot be");
     }
     Ok(index)
 }
 
+/// Which of the segments, in the order of their keys, begins in another one of its level.
+pub(super) fn overlapping<'s>(segments: impl Iterator<Item = &'s StoredSegment>) -> Option<usize> {
+    let mut ends = [(0, AuxOffset(0)); 2];
+    let mut begins_in = |segment: &StoredSegment| {
+        let end = &mut ends[usize::from(segment.level == Level::Joined)];
+        let begins_in = (segment.buffer, segment.at) < *end;
+        *end = (segment.buffer, segment.end);
+        begins_in
+    };
+    segments.enumerate().find_map(|(number, segment)| begins_in(segment).then_some(number))
+}
+
 #[cfg(test)]
 mod tests {
-    use model::{AuxOffset, Ns};
+    use decoder::LastTime;
+    use model::Ns;
 
     use super::*;
 
@@ -266,14 +248,16 @@ mod tests {
 
     fn segment(buffer: usize, at: u64, end: u64) -> StoredSegment {
         let (at, end, bytes) = (AuxOffset(at), AuxOffset(end), end - at);
-        StoredSegment { buffer, at, end, start: Ns(7), until: None, bytes, is_there: true }
+        let (level, after) = (Level::Decoded, LastTime::default());
+        let start = Ns(7);
+        StoredSegment { buffer, at, end, start, until: None, after, bytes, is_there: true, level }
     }
 
     fn written(facts: &Facts, segments: &[StoredSegment]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = PartWriter::new(&mut bytes).unwrap();
         for segment in segments {
-            writer.add(*segment, [b"out", b""]).unwrap();
+            writer.add(*segment, b"out").unwrap();
         }
         writer.finish(facts).unwrap();
         bytes
@@ -284,8 +268,8 @@ mod tests {
         let facts = facts(3, &[1, 3]);
         let index = read_index(&written(&facts, &[segment(0, 5, 9), segment(0, 9, 12), segment(2, 0, 1)]));
         let Index { facts: read, entries } = index.unwrap();
-        let found: Vec<_> = entries.iter().map(|entry| (entry.segment.buffer, entry.output.place)).collect();
-        let bytes = u64::from(entries[0].output.bytes + entries[0].runs.bytes);
+        let found: Vec<_> = entries.iter().map(|entry| (entry.segment.buffer, entry.place)).collect();
+        let bytes = u64::from(entries[0].bytes);
         assert_eq!((read, found), (facts, vec![(0, 8), (0, 8 + bytes), (2, 8 + 2 * bytes)]));
     }
 
@@ -315,7 +299,7 @@ mod tests {
         // Two segments with one output.
         let mut bytes = Vec::new();
         let mut writer = PartWriter::new(&mut bytes).unwrap();
-        writer.add(segment(0, 0, 1), [b"out", b"runs"]).unwrap();
+        writer.add(segment(0, 0, 1), b"out").unwrap();
         let again = Entry { segment: segment(0, 1, 2), ..writer.entries[0] };
         writer.entries.push(again);
         writer.finish(&facts(1, &[1])).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::{Analysis, RunDigester};
 use anyhow::{Context as _, Result};
-use decoder::{DecodeOptions, NoOutput, Share, StoredOutput};
+use decoder::{DecodeOptions, NoOutput, Share};
 use model::EventSink as _;
 
 use super::file::{Facts, PartWriter};
@@ -107,9 +107,8 @@ fn write(opened: &Opened<'_>, share: Share, to: &Path, facts: &Facts) -> Result<
     output::write_file(to, |out| {
         let mut writer = PartWriter::new(out)?;
         let mut written: io::Result<()> = Ok(());
-        let mut take = |segment, stored: Result<StoredOutput, NoOutput>| {
-            let added = stored.map_err(io::Error::other);
-            written = added.and_then(|StoredOutput { output, runs }| writer.add(segment, [&output, &runs]));
+        let mut take = |segment, output: Result<Vec<u8>, NoOutput>| {
+            written = output.map_err(io::Error::other).and_then(|output| writer.add(segment, &output));
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let progress = |done| progress.at(done);

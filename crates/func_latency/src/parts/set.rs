@@ -6,9 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use decoder::{SegmentOutput, StoredOutputs, StoredSegment};
-use model::AuxOffset;
 
-use super::file::{Entry, Facts, PartFile, PartWriter};
+use super::file::{Entry, Facts, PartFile, PartWriter, overlapping};
 use crate::calls::Opened;
 use crate::exit::{Exit, failure};
 use crate::stored_trace::StoredTrace;
@@ -17,7 +16,7 @@ use crate::{output, recording_id};
 /// Parts of one recording.
 pub(crate) struct PartSet {
     files: Vec<PartFile>,
-    /// Of all files: those of the file with this number. By buffer and offset.
+    /// Of all files: those of the file with this number. In the order of their keys.
     entries: Vec<(usize, Entry)>,
     facts: Facts,
     /// The first output that could not be read.
@@ -56,15 +55,10 @@ impl PartSet {
             .zip(&files)
             .flat_map(|(number, file)| file.entries.iter().map(move |entry| (number, *entry)));
         let mut entries: Vec<(usize, Entry)> = entries.collect();
-        entries.sort_by_key(|(_, entry)| (entry.segment.buffer, entry.segment.at));
-        let overlap = entries.windows(2).find_map(|pair| match pair {
-            [(_, one), (file, next)] => {
-                let is_same = one.segment.buffer == next.segment.buffer;
-                (is_same && one.segment.end > next.segment.at).then_some(*file)
-            }
-            _ => None,
-        });
-        if let Some(file) = overlap.and_then(|file| files.get(file)) {
+        entries.sort_by_key(|(_, entry)| entry.segment.key());
+        let overlapping = overlapping(entries.iter().map(|(_, entry)| &entry.segment));
+        let file = overlapping.and_then(|number| files.get(entries.get(number)?.0));
+        if let Some(file) = file {
             return Err(file.bad("has trace that another part has, too"));
         }
         Ok(Self { files, entries, facts, error: Mutex::default() })
@@ -139,15 +133,13 @@ impl StoredTrace for PartSet {
 }
 
 impl PartSet {
-    /// What `read` finds of the output of the segment that starts at `at`; nothing where it fails.
+    /// What `read` finds of the output of a segment; nothing where it fails.
     fn read<T: Default>(
         &self,
-        buffer: usize,
-        at: AuxOffset,
+        segment: &StoredSegment,
         read: impl FnOnce(&PartFile, &Entry) -> Result<T>,
     ) -> T {
-        let key = |(_, entry): &(usize, Entry)| (entry.segment.buffer, entry.segment.at);
-        let place = self.entries.binary_search_by_key(&(buffer, at), key);
+        let place = self.entries.binary_search_by_key(&segment.key(), |(_, entry)| entry.segment.key());
         let entry = place.ok().and_then(|place| self.entries.get(place));
         let found = entry.and_then(|(file, entry)| Some((self.files.get(*file)?, entry)));
         let Some((file, entry)) = found else { return T::default() };
@@ -159,18 +151,13 @@ impl PartSet {
 }
 
 impl StoredOutputs for PartSet {
-    fn output(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
-        self.read(buffer, at, PartFile::output)
+    fn output(&self, segment: &StoredSegment) -> SegmentOutput {
+        self.read(segment, PartFile::output)
     }
 
-    fn runs(&self, buffer: usize, at: AuxOffset) -> SegmentOutput {
-        self.read(buffer, at, PartFile::runs)
-    }
-
-    fn mismatch(&self, buffer: usize, at: AuxOffset) {
-        self.read(buffer, at, |file, _| {
-            Err::<(), _>(file.bad(format!("has other calls at AUX offset {at} than it says")))
-        });
+    fn mismatch(&self, segment: &StoredSegment) {
+        let what = format!("has other calls at AUX offset {} than the recording's trace", segment.at);
+        self.read(segment, |file, _| Err::<(), _>(file.bad(what)));
     }
 }
 

@@ -1,14 +1,13 @@
 //! What makes a capture: a slow call, a function that is entered, a gap. Looked for while the trace is
 //! analysed.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use analyzer::{Analysis, CallRow, Reason, RowGap, RowSink, RunDigest};
+use analyzer::{Analysis, CallRow, EventByEvent, Reason, RowGap, RowSink, RunDigest};
 use model::{
     AuxOwner, DigestSink, DigestedRun, EventSink, FunctionId, FunctionSet, GapCause, Ns, Pid, SpaceId,
-    StretchCounters, Tid, TraceEvent, Transfer,
+    StretchCounters, Tid, TraceEvent, Transfer, WholeRun,
 };
 
 use super::recent::Recent;
@@ -299,15 +298,15 @@ impl EventSink for Noticing<'_, '_> {
 }
 
 impl DigestSink<RunDigest> for Noticing<'_, '_> {
-    fn run<'e>(
+    fn run(
         &mut self,
         pid: Pid,
         tid: Tid,
         space: SpaceId,
         run: &DigestedRun<RunDigest>,
-        events: &dyn Fn() -> Cow<'e, [TraceEvent]>,
+        whole: &dyn WholeRun<RunDigest>,
     ) {
-        self.look_at(tid, &events());
-        self.analysis.run(pid, tid, space, run, events);
+        whole.give(&mut EventByEvent(|_, tid, _, events: &[TraceEvent]| self.look_at(tid, events)));
+        self.analysis.run(pid, tid, space, run, whole);
     }
 }
