@@ -5,6 +5,8 @@
 
 use model::Avma;
 
+use crate::sigreturn::Onward;
+
 /// What the last instruction of a block does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminator {
@@ -94,6 +96,23 @@ impl Block {
             Signals::Both => branches_there,
         };
         (self.start..=self.last).contains(&resume) && !came_from_outside
+    }
+}
+
+impl Block {
+    /// Where a handler of `signals` that comes after this block may return to, if its last instruction tells.
+    /// What has faulted is not known.
+    pub(crate) fn goes_on(&self, signals: Signals) -> Option<Onward> {
+        if signals != Signals::Events {
+            return None;
+        }
+        match self.terminator {
+            Terminator::Jump | Terminator::Call => Some(Onward::only(self.target)),
+            Terminator::Conditional => Some(Onward::either(self.target, self.end)),
+            // A string instruction goes on with its repetitions, and a system call may be made again.
+            Terminator::FallThrough | Terminator::Syscall => Some(Onward::either(self.last, self.end)),
+            _ => None,
+        }
     }
 }
 
@@ -206,9 +225,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_handler_that_goes_on_inside_the_block_was_called_by_a_fault() {
-        let block = |terminator, target| Block {
+    /// From 0x100 to 0x109.
+    fn block(terminator: Terminator, target: u64) -> Block {
+        Block {
             start: Avma(0x100),
             last: Avma(0x108),
             end: Avma(0x109),
@@ -219,7 +238,22 @@ mod tests {
             terminator,
             signal_handler: None,
             mapped: true,
-        };
+        }
+    }
+
+    #[test]
+    fn where_a_handler_returns_to_follows_from_the_last_instruction() {
+        let goes_on = |terminator| block(terminator, 0x200).goes_on(Signals::Events);
+        let (last, end, target) = (Avma(0x108), Avma(0x109), Avma(0x200));
+        assert_eq!(goes_on(Terminator::Call), Some(Onward::only(target)));
+        assert_eq!(goes_on(Terminator::Conditional), Some(Onward::either(target, end)));
+        assert_eq!(goes_on(Terminator::Syscall), Some(Onward::either(last, end)));
+        assert_eq!(goes_on(Terminator::Return), None);
+        assert_eq!(block(Terminator::Call, 0x200).goes_on(Signals::Both), None);
+    }
+
+    #[test]
+    fn a_handler_that_goes_on_inside_the_block_was_called_by_a_fault() {
         let returns = block(Terminator::Return, 0x109);
         for signals in [Signals::Faults, Signals::Both] {
             let faults = [0xff, 0x100, 0x104, 0x108, 0x109].map(|ip| returns.faulted_at(Avma(ip), signals));

@@ -11,62 +11,112 @@
 
 use model::Avma;
 
+/// Where code may go on: one of two places, as far as its last instruction tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Onward([Avma; 2]);
+
+impl Onward {
+    /// The code goes on here.
+    pub(crate) const fn only(at: Avma) -> Self {
+        Self([at; 2])
+    }
+
+    /// The code goes on at one of these.
+    pub(crate) const fn either(one: Avma, other: Avma) -> Self {
+        Self([one, other])
+    }
+
+    /// The code may go on here.
+    pub(crate) fn has(self, at: Avma) -> bool {
+        self.0.contains(&at)
+    }
+}
+
 /// A step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It begins to handle a signal.
-    Handler,
+    /// It begins to handle a signal; where the interrupted code may go on, if that is known.
+    Handler(Option<Onward>),
     /// It executes a block from here.
     Block(Avma),
     /// It makes the system call, with this instruction.
     Sigreturn(Avma),
 }
 
-/// Where the `rt_sigreturn` of the handler leads in which the steps begin.
+/// Where the `rt_sigreturn` of the handler leads in which the steps begin; `next`: where the code that it
+/// interrupted may go on, if that is known.
 ///
-/// Handlers within that never return (`siglongjmp`) hide which one is its own. If the code has nowhere to go
-/// on but `next`, it is one that leads there. Any other that leads to where a handler `around` it came is
-/// that one's, and the handler never returns.
+/// Handlers within that never return (`siglongjmp`) hide which one is its own:
+///
+/// * It is no handler's that can not have come where it leads, if it may be that of one further out.
+/// * If the handler may have come there, it is its own where the others do not decide.
+/// * Any other that leads to where a handler `around` it came is that one's, and the handler never returns.
 pub(crate) fn goes_on_at(
     steps: impl Iterator<Item = Step>,
-    next: Option<Avma>,
-    around: &[Avma],
+    next: Option<Onward>,
+    around: &[Onward],
 ) -> Option<Avma> {
-    // Handlers around which the thread is, of those that were entered since; -1: the first one has made its
-    // system call.
-    let mut nested = 0i64;
+    let is_next = |at| next.is_some_and(|next| next.has(at));
+    // Where the handlers came around which the thread is, its own first.
+    let mut open = vec![next];
     let mut returning = None;
-    let mut leads_to_next = false;
+    let mut leads_to_next = None;
     for step in steps {
-        match step {
-            Step::Handler => nested += 1,
-            Step::Sigreturn(site) => {
-                nested -= 1;
-                returning = Some(site);
-                continue;
+        match (step, returning.take()) {
+            (Step::Handler(came), None) => open.push(came),
+            // The next signal was pending: it has interrupted the same code.
+            (Step::Handler(_), Some(_)) => (),
+            (Step::Sigreturn(site), _) => returning = Some(site),
+            (Step::Block(start), Some(site)) if site != start => {
+                let index = returned(&open, start);
+                if index == 0 {
+                    let is_another_s = !is_next(start) && around.iter().any(|came| came.has(start));
+                    let own = Some(start).filter(|_| !is_another_s);
+                    return if is_next(start) { own } else { leads_to_next.or(own) };
+                }
+                let is_certain = open.get(index).is_some_and(Option::is_some);
+                if is_next(start) && !is_certain && leads_to_next.is_none() {
+                    leads_to_next = Some(start);
+                }
+                open.truncate(index);
             }
-            Step::Block(start) if returning == Some(start) => nested += 1, // it was not done, and is made again
-            Step::Block(start) if returning.is_some() && nested < 0 => {
-                let is_another_s = next != Some(start) && around.contains(&start);
-                return next.filter(|_| leads_to_next).or((!is_another_s).then_some(start));
-            }
-            Step::Block(start) => leads_to_next |= returning.is_some() && next == Some(start),
+            // The system call was not done, and is made again; or no handler has returned.
+            (Step::Block(_), _) => (),
         }
-        returning = None;
     }
-    next.filter(|_| leads_to_next)
+    leads_to_next
+}
+
+/// Which of the open handlers has returned when control goes on at `start`: the innermost, unless that came
+/// elsewhere.
+fn returned(open: &[Option<Onward>], start: Avma) -> usize {
+    let innermost = open.len().saturating_sub(1);
+    let came_there = |came: &Option<Onward>| came.is_some_and(|came| came.has(start));
+    match open.last() {
+        Some(Some(came)) if !came.has(start) => {
+            let known = open.iter().rposition(came_there);
+            known.or_else(|| open.iter().rposition(Option::is_none)).unwrap_or(innermost)
+        }
+        _ => innermost,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Step::{Block, Handler, Sigreturn};
+    use super::Step::{Block, Sigreturn};
     use super::*;
 
+    /// Nothing tells where it came.
+    const HANDLER: Step = Step::Handler(None);
     const RESTORER: Step = Block(Avma(0x10));
     const RETURNS: Step = Sigreturn(Avma(0x15));
     const AGAIN: Step = Block(Avma(0x15));
     const X: Step = Block(Avma(0x100));
     const Y: Step = Block(Avma(0x200));
+
+    const AT_X: Onward = Onward::only(Avma(0x100));
+    const AT_Y: Onward = Onward::only(Avma(0x200));
+    const AT_EITHER: Onward = Onward::either(Avma(0x100), Avma(0x200));
 
     #[track_caller]
     fn check(steps: &[Step], expect: Step) {
@@ -81,46 +131,72 @@ mod tests {
 
     #[test]
     fn a_handler_within_returns_first() {
-        check(&[Y, Handler, RESTORER, RETURNS, Y, RESTORER, RETURNS, X], X);
+        check(&[Y, HANDLER, RESTORER, RETURNS, Y, RESTORER, RETURNS, X], X);
     }
 
     #[test]
     fn a_pending_signal_comes_first() {
-        check(&[RESTORER, RETURNS, Handler, RESTORER, RETURNS, X], X);
+        check(&[RESTORER, RETURNS, HANDLER, RESTORER, RETURNS, X], X);
     }
 
     #[test]
     fn a_return_that_a_signal_came_before_is_made_again() {
-        check(&[RESTORER, RETURNS, Handler, RESTORER, RETURNS, AGAIN, RETURNS, X], X);
+        check(&[RESTORER, RETURNS, HANDLER, RESTORER, RETURNS, AGAIN, RETURNS, X], X);
         // Of a handler within; and of both.
-        let within = [Handler, RESTORER, RETURNS, Handler, RESTORER, RETURNS, AGAIN, RETURNS];
-        let again = [Y, RESTORER, RETURNS, Handler, RESTORER, RETURNS, AGAIN, RETURNS, X];
+        let within = [HANDLER, RESTORER, RETURNS, HANDLER, RESTORER, RETURNS, AGAIN, RETURNS];
+        let again = [Y, RESTORER, RETURNS, HANDLER, RESTORER, RETURNS, AGAIN, RETURNS, X];
         check(&[&within[..], &again].concat(), X);
-        let twice = [RETURNS, Handler, RETURNS, Handler, RETURNS, AGAIN, RETURNS, AGAIN, RETURNS, X];
+        let twice = [RETURNS, HANDLER, RETURNS, HANDLER, RETURNS, AGAIN, RETURNS, AGAIN, RETURNS, X];
         check(&twice, X);
     }
 
     #[test]
     fn a_handler_that_never_returns_leads_nowhere() {
-        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), Some(Avma(0x100)), &[]), None);
+        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), Some(AT_X), &[]), None);
     }
 
     #[test]
     fn a_return_to_where_a_handler_around_it_came_is_that_one_s() {
         let found = |next, around| goes_on_at([Y, RESTORER, RETURNS, X].into_iter(), next, &[around]);
-        let (at, elsewhere) = (Avma(0x100), Avma(0x200));
-        assert_eq!((found(None, at), found(None, elsewhere)), (None, Some(at)));
-        assert_eq!(found(Some(at), at), Some(at));
+        assert_eq!((found(None, AT_X), found(None, AT_Y)), (None, Some(Avma(0x100))));
+        assert_eq!(found(Some(AT_X), AT_X), Some(Avma(0x100)));
+    }
+
+    #[test]
+    fn after_a_handler_that_never_returns_it_is_the_one_that_leads_to_either_side_of_a_jump() {
+        // Random program 9300644: the handler came at a conditional jump, and one within never returned.
+        let steps = [Y, HANDLER, RESTORER, RETURNS, X];
+        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_EITHER), &[]), Some(Avma(0x100)));
+        let elsewhere = [Y, HANDLER, RESTORER, RETURNS, Block(Avma(0x300))];
+        assert_eq!(goes_on_at(elsewhere.into_iter(), Some(AT_EITHER), &[]), None);
+    }
+
+    #[test]
+    fn a_handler_within_that_came_there_is_the_one_that_returns() {
+        // A loop at which both came: the handler itself went on to the other side of its jump.
+        let within = Step::Handler(Some(AT_EITHER));
+        let steps = [Y, within, RESTORER, RETURNS, X, RESTORER, RETURNS, Y];
+        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_EITHER), &[]), Some(Avma(0x200)));
+    }
+
+    #[test]
+    fn a_handler_within_that_came_elsewhere_never_returns() {
+        let steps = [Y, Step::Handler(Some(AT_Y)), RESTORER, RETURNS, X];
+        assert_eq!(goes_on_at(steps.into_iter(), None, &[]), Some(Avma(0x100)));
+        // Of two around it, the one that came there.
+        let steps = [Y, HANDLER, Step::Handler(Some(AT_Y)), RESTORER, RETURNS, X];
+        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_X), &[]), Some(Avma(0x100)));
+        assert_eq!(goes_on_at(steps.into_iter(), None, &[]), None);
     }
 
     #[test]
     fn after_a_handler_that_never_returns_it_is_the_one_that_leads_where_the_code_must_go() {
-        let steps = [Y, Handler, Y, Handler, RESTORER, RETURNS, Y, RESTORER, RETURNS, X];
+        let steps = [Y, HANDLER, Y, HANDLER, RESTORER, RETURNS, Y, RESTORER, RETURNS, X];
         let found = |next| goes_on_at(steps.iter().copied(), next, &[]);
-        assert_eq!((found(None), found(Some(Avma(0x100)))), (None, Some(Avma(0x100))));
+        assert_eq!((found(None), found(Some(AT_X))), (None, Some(Avma(0x100))));
         // The handlers around it return, too.
         let later = [RESTORER, RETURNS, Y, RESTORER, RETURNS, Y];
         let steps = steps.into_iter().chain(later);
-        assert_eq!(goes_on_at(steps, Some(Avma(0x100)), &[]), Some(Avma(0x100)));
+        assert_eq!(goes_on_at(steps, Some(AT_X), &[]), Some(Avma(0x100)));
     }
 }

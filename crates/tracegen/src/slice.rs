@@ -9,7 +9,7 @@ use crate::kernel::KernelEntry;
 use crate::log::{Entry, syscall};
 use crate::pt_unit::Output;
 use crate::sideband::RunsOn;
-use crate::sigreturn::{self, Step};
+use crate::sigreturn::{self, Onward, Step};
 use crate::simulate::World;
 use crate::thread::ReplayedThread;
 use crate::truth::{Flags, Kind};
@@ -95,6 +95,7 @@ impl Slice<'_, '_> {
             self.enter_kernel(KernelEntry::SystemCall, previous.last, flags);
         }
         self.thread.in_kernel = true;
+        self.thread.is_returning = number == syscall::RT_SIGRETURN;
         self.thread.syscall_began_ns = ns;
         if matches!(number, syscall::EXIT | syscall::EXIT_GROUP) {
             self.pass_us(1.0);
@@ -153,9 +154,7 @@ impl Slice<'_, '_> {
         self.thread.unexecuted = 0; // the block before has run to its end
         if self.thread.in_kernel {
             self.thread.in_kernel = false;
-            if let Some(returned) = self.thread.interrupted.iter().rposition(|at| *at == block.start) {
-                self.thread.interrupted.truncate(returned);
-            }
+            self.nest_handlers(block);
             self.end_overflow(None);
             self.leave_kernel(block.start, block.signal_handler.is_some());
         } else if let Some(previous) = self.thread.previous {
@@ -178,6 +177,22 @@ impl Slice<'_, '_> {
         self.execute(block);
         self.thread.previous = Some(id);
         self.events(block, until)
+    }
+
+    /// A system call ends with this block: with a handler that has come there, or after one that has
+    /// returned. (A handler that comes when another returns has interrupted the same code as that.)
+    fn nest_handlers(&mut self, block: &Block) {
+        let previous = self.previous_block();
+        let interrupted = &mut self.thread.interrupted;
+        match (self.thread.is_returning, block.signal_handler) {
+            (false, Some(signals)) => interrupted.extend(previous.and_then(|block| block.goes_on(signals))),
+            (true, None) => {
+                if let Some(returned) = interrupted.iter().rposition(|came| came.has(block.start)) {
+                    interrupted.truncate(returned);
+                }
+            }
+            _ => (),
+        }
     }
 
     pub(crate) fn execute(&mut self, block: &Block) {
@@ -330,8 +345,8 @@ impl Slice<'_, '_> {
             return;
         }
         let mut interrupted = previous.last;
-        let resume = self.after_signal(previous);
-        self.thread.interrupted.extend(resume);
+        let resume = self.after_signal(previous, block);
+        self.thread.interrupted.extend(resume.map(Onward::only));
         match (resume, block.signal_handler) {
             (_, None) => self.world.oddity("unexplained flow"),
             (Some(resume), Some(signals)) if previous.faulted_at(resume, signals) => {
@@ -373,21 +388,23 @@ impl Slice<'_, '_> {
     }
 
     /// Where the thread goes on after the signal handler that begins now, after this block.
-    fn after_signal(&self, previous: &Block) -> Option<Avma> {
-        let is_direct = matches!(previous.terminator, Terminator::Call | Terminator::Jump);
-        let next = is_direct.then_some(previous.target);
+    fn after_signal(&self, previous: &Block, handler: &Block) -> Option<Avma> {
         let blocks = &self.world.program.blocks;
-        let mut last = Avma(0);
+        let mut last = previous;
         let steps = self.thread.log.entries(self.thread.at).take(SIGNAL_SEARCH_ENTRIES);
         let steps = steps.filter_map(|entry| match entry {
             Entry::Block(id) => {
                 let block = blocks.get(id as usize)?;
-                last = block.last;
-                Some(if block.signal_handler.is_some() { Step::Handler } else { Step::Block(block.start) })
+                let before = std::mem::replace(&mut last, block);
+                Some(match block.signal_handler {
+                    Some(signals) => Step::Handler(before.goes_on(signals)),
+                    None => Step::Block(block.start),
+                })
             }
-            Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last)),
+            Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last.last)),
             Entry::Syscall { .. } | Entry::Sysret { .. } => None,
         });
+        let next = handler.signal_handler.and_then(|signals| previous.goes_on(signals));
         sigreturn::goes_on_at(steps, next, &self.thread.interrupted)
     }
 

@@ -5,6 +5,7 @@ use model::{Executed, Tid};
 use crate::clock::Time;
 use crate::kernel::Stay;
 use crate::log::ThreadLog;
+use crate::sigreturn::Onward;
 use crate::slow_calls::SlowCall;
 use crate::truth::Writer;
 use model::Avma;
@@ -30,6 +31,8 @@ pub(crate) struct ReplayedThread<'p> {
     pub(crate) previous: Option<u32>,
     /// In a system call.
     pub(crate) in_kernel: bool,
+    /// In the `rt_sigreturn` of a handler, if in a system call.
+    pub(crate) is_returning: bool,
     /// Where in the kernel, if that is traced.
     pub(crate) stay: Option<Stay>,
     /// When the system call began, in real ns.
@@ -37,7 +40,7 @@ pub(crate) struct ReplayedThread<'p> {
     /// It was interrupted here and goes on here.
     pub(crate) resume: Option<Avma>,
     /// Where handlers of signals came that have not returned, outermost first.
-    pub(crate) interrupted: Vec<Avma>,
+    pub(crate) interrupted: Vec<Onward>,
     pub(crate) next_tick: Option<Time>,
     pub(crate) slow_call: Option<SlowCall>,
     pub(crate) blocks: u64,
@@ -66,6 +69,7 @@ impl<'p> ReplayedThread<'p> {
             cpu: None,
             previous: None,
             in_kernel: true,
+            is_returning: false,
             stay: None,
             syscall_began_ns: 0,
             resume: None,
