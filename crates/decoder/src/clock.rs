@@ -33,7 +33,7 @@ use model::{Ns, PtConfig, Tsc, TscClock};
 use packet::{Packet, Tnt};
 
 use anchor::{Anchor, Kind};
-use core::{CoreRatio, Measured};
+use core::{CoreRatio, Measured, Multiples};
 pub(crate) use crystal::CrystalRatio;
 use crystal::{Crystal, Mtc};
 pub(crate) use cycles::SlotCycles;
@@ -118,6 +118,8 @@ pub(crate) struct Clock {
     timeline: Timeline,
     /// The frequency that was measured last before the first interval that waits.
     measured: Option<Measured>,
+    /// The last interval has measured this, and CBR packets said that, if the core may have slept in it.
+    slow: Option<(Measured, Option<Multiples>)>,
     /// Contradictions met.
     pub(crate) errors: u64,
 }
@@ -153,6 +155,7 @@ impl Clock {
             cyc_fresh: false,
             timeline: Timeline::new(conversion, unseen_cycles, room),
             measured: None,
+            slow: None,
             errors: 0,
         }
     }
@@ -430,6 +433,7 @@ impl Clock {
     /// What MTC packets have said since the last TSC packet cannot be: the TSC is here.
     fn take_back_mtc(&mut self, here: Anchor) {
         self.errors += 1;
+        self.settle_slow(None);
         self.settle_waiting(None, None);
         self.timeline.close(Rule::Unknown);
         self.timeline.settle();
@@ -498,6 +502,7 @@ impl Clock {
 
     /// The trace ends here, and the recording not later than `end`: settles all slots.
     pub(crate) fn finish(&mut self, end: Option<Ns>) {
+        self.settle_slow(None);
         self.settle_waiting(None, self.ratio.interval());
         self.update_cycle();
         let Some(anchor) = self.anchor.map(|anchor| anchor.bounded(self.lag_cycle())) else {

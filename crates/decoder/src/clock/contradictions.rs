@@ -97,7 +97,8 @@ impl Readings {
 
     /// From each packet to the next: CYC packets in front of it count all cycles between, unless tracing was
     /// off or the core slept, and none are uncounted.  Those of the first CYC after a TSC that has none in
-    /// front of it may lie before that.
+    /// front of it may lie before that. A core that wakes up sends TSC, after an MTC if the counter has
+    /// changed: it has slept before that.
     fn cycles(&mut self, stream: &[Piece]) {
         let (mut last, mut least, mut most) = (None, 0, 0);
         let (mut is_fresh, mut straddles) = (false, true);
@@ -119,7 +120,9 @@ impl Readings {
                 }
                 Piece::Mtc(number) => {
                     // Where some were skipped the core may have slept.
-                    is_cut = period.replace(number).is_some_and(|before| number.wrapping_sub(before) > 1);
+                    let skips = |before: u8| number.wrapping_sub(before) > 1;
+                    let wakes_up = matches!(stream.get(at + 1), Some(Piece::Tsc(_, false)));
+                    is_cut = period.replace(number).is_some_and(skips) || wakes_up;
                 }
                 Piece::Pge => is_cut = true,
                 Piece::Flow => (),

@@ -161,6 +161,11 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// How long a cycle is by that.
+    pub(super) fn range(&self) -> Range {
+        self.range
+    }
+
     /// Than by all of `others`.
     pub(super) fn is_longer(&self, others: Range) -> bool {
         self.range.low > others.high

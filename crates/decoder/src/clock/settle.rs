@@ -12,6 +12,7 @@ use super::timeline::Rule;
 impl Clock {
     /// Ends the interval since the last anchor at the anchor `right`.
     pub(super) fn end_interval(&mut self, right: Anchor) {
+        self.settle_slow(Some(right));
         let cbr = self.ratio.next_interval();
         let all = self.timeline.restart();
         let Some(left) = self.anchor else {
@@ -20,16 +21,63 @@ impl Clock {
             return self.timeline.settle();
         };
         let measured = if self.has_cyc { self.measure(left, right, all, cbr) } else { None };
-        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
-            self.errors += 1;
-        }
-        if measured.is_some() || !self.has_cyc {
-            self.settle_waiting(measured, cbr);
+        self.slow =
+            measured.filter(|measured| self.may_have_slept(right, measured, cbr)).map(|own| (own, cbr));
+        if self.slow.is_none() {
+            self.count_refuted(measured, cbr);
+            if measured.is_some() || !self.has_cyc {
+                self.settle_waiting(measured, cbr);
+            }
         }
         let left = self.anchor.replace(right).unwrap_or(left);
         self.timeline.close(Rule::Between(Interval::new(left, right, all, cbr, measured)));
         if !self.has_cyc {
             self.settle_waiting(None, None);
+        }
+    }
+
+    /// A measurement that CBR contradicts is an error.
+    fn count_refuted(&mut self, measured: Option<Measured>, cbr: Option<Multiples>) {
+        if measured.is_some_and(|measured| !measured.agrees) && self.ratio.length(cbr).is_some() {
+            self.errors += 1;
+        }
+    }
+
+    /// An MTC packet ends an interval with a longer cycle than is known of the core: the next packet tells
+    /// whether the core has slept.
+    fn may_have_slept(&self, right: Anchor, own: &Measured, cbr: Option<Multiples>) -> bool {
+        let known = self.ratio.length(cbr).or(self.measured.map(|measured| measured.range()));
+        !right.is_tsc() && known.is_some_and(|known| own.is_longer(known))
+    }
+
+    /// Settles what waits for the measurement of the last interval, if that had a long cycle; `right`: what
+    /// ends the next one.
+    ///
+    /// A core that wakes up sends MTC if the counter has changed, and then TSC (SDM, "TSC Packet"). Between
+    /// such an MTC and the one before it, cycles stood still somewhere, and measure nothing: all that was
+    /// traced there was before the sleep.
+    ///
+    /// ```text
+    ///   MTC --- cycles --- sleep --- MTC TSC
+    ///      slots: after the left MTC  ^ says nothing of a cycle
+    /// ```
+    pub(super) fn settle_slow(&mut self, right: Option<Anchor>) {
+        let Some((own, cbr)) = self.slow.take() else { return };
+        if right.is_some_and(|right| right.kind == Kind::Tsc)
+            && let Some(interval) = self.timeline.interval_that_ends_here()
+        {
+            interval.measured = None;
+            interval.all.doubt.breaks += 1;
+            return;
+        }
+        self.count_refuted(Some(own), cbr);
+        // Its own length follows from what comes after it, too.
+        let Some(left) = self.timeline.hold_last().map(|interval| interval.left) else { return };
+        let right = self.anchor.replace(left);
+        self.settle_waiting(Some(own), cbr);
+        let left = std::mem::replace(&mut self.anchor, right).unwrap_or(left);
+        if let Some(interval) = self.timeline.release_last() {
+            interval.left = left;
         }
     }
 

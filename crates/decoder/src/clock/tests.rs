@@ -626,3 +626,36 @@ fn the_counter_may_go_round_while_the_core_sleeps() {
         assert!((lo..=hi).contains(&1_001_260), "{lo} to {hi}");
     }
 }
+
+/// A core wakes up 100 ticks after the counter has come to this period.
+fn wakes_up(clock: &mut Clock, period: u64) {
+    clock.cyc(2); // from before it slept
+    clock.mtc(mtc(period));
+    clock.tsc(1_000_100 + 1000 * period, false);
+    clock.tma((8000 + 8 * period) as u16, 100);
+    clock.cbr(36);
+}
+
+/// Random program 4006471: the intervals before and after seemed to measure the same longer cycle.
+#[test]
+fn intervals_that_a_sleep_ends_measure_nothing() {
+    let mut clock = clock(true);
+    clock.cyc(1188);
+    clock.mtc(mtc(1));
+    clock.cyc(300);
+    let before = clock.slot(0); // at 1_001_250
+    wakes_up(&mut clock, 2);
+    clock.cyc(540);
+    let slot = clock.slot(0); // at 1_002_550
+    wakes_up(&mut clock, 5);
+    clock.cyc(1080);
+    clock.mtc(mtc(6));
+    clock.cyc(300);
+    wakes_up(&mut clock, 7);
+    clock.finish(None);
+    let (lo, _, hi) = range(clock.times().at(slot));
+    assert!((1_002_540..=1_002_550).contains(&lo) && (1_002_550..=1_002_620).contains(&hi), "{lo} {hi}");
+    let (lo, _, hi) = range(clock.times().at(before));
+    assert!((1_001_240..=1_001_250).contains(&lo) && (1_001_250..=1_001_260).contains(&hi), "{lo} {hi}");
+    assert_eq!(clock.errors, 0);
+}

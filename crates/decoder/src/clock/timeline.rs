@@ -216,6 +216,8 @@ pub(super) struct Timeline {
     open: Slot,
     /// The first part that is an interval with a rule that may still change.
     waiting: usize,
+    /// The last part waits for more than those before it.
+    is_last_held: bool,
 }
 
 impl Timeline {
@@ -231,7 +233,20 @@ impl Timeline {
         let (in_run, open, waiting) = (0, Slot(0), 0);
         counted.clear();
         counted.push((Slot(0), 0));
-        Self { conversion, unseen_cycles, marks, runs, run, counted, rates, in_run, parts, open, waiting }
+        Self {
+            conversion,
+            unseen_cycles,
+            marks,
+            runs,
+            run,
+            counted,
+            rates,
+            in_run,
+            parts,
+            open,
+            waiting,
+            is_last_held: false,
+        }
     }
 
     pub(super) fn into_room(self) -> TimelineRoom {
@@ -405,7 +420,8 @@ impl Timeline {
 
     /// The intervals that wait for later measurements.
     pub(super) fn waiting(&mut self) -> impl DoubleEndedIterator<Item = &mut Interval> {
-        let parts = self.parts.get_mut(self.waiting..).unwrap_or_default();
+        let settled = self.settled_next();
+        let parts = self.parts.get_mut(self.waiting..settled).unwrap_or_default();
         parts.iter_mut().filter_map(|part| match &mut part.rule {
             Rule::Between(interval) => Some(interval),
             _ => None,
@@ -417,18 +433,40 @@ impl Timeline {
         if self.open != self.next() || self.most() != 0 {
             return None;
         }
+        self.last_interval()
+    }
+
+    /// The last part, an interval, waits for more than those before it: what is settled next leaves it out.
+    pub(super) fn hold_last(&mut self) -> Option<&mut Interval> {
+        self.is_last_held = true;
+        self.last_interval()
+    }
+
+    /// It waits no longer than others.
+    pub(super) fn release_last(&mut self) -> Option<&mut Interval> {
+        self.is_last_held = false;
+        self.last_interval()
+    }
+
+    fn last_interval(&mut self) -> Option<&mut Interval> {
         match &mut self.parts.last_mut()?.rule {
             Rule::Between(interval) => Some(interval),
             _ => None,
         }
     }
 
-    /// All rules are final.
+    /// The number of parts that wait, or are final.
+    fn settled_next(&self) -> usize {
+        self.parts.len() - usize::from(self.is_last_held).min(self.parts.len())
+    }
+
+    /// All rules are final, but for a part that is held.
     pub(super) fn settle(&mut self) {
-        for last in self.waiting..self.parts.len() {
+        let settled = self.settled_next().max(self.waiting);
+        for last in self.waiting..settled {
             self.bound_before(last + 1, u128::MAX);
         }
-        self.waiting = self.parts.len();
+        self.waiting = settled;
     }
 
     /// The parts before part `end` are followed by lower bounds from `after` on: limits theirs by that, and
