@@ -69,6 +69,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
                     Some(_) => (),
                 }
             }
+            Some(_) if self.is_of_handler(session, to) => self.return_of_handler(session, from, to),
             Some(top) if to.at_entry => {
                 // A return that is a jump: `push target; ret`, or a retpoline, which overwrites the return
                 // address of a call that it makes for that.
@@ -78,6 +79,28 @@ pub(crate) trait Branches<'a>: Landing<'a> {
                 self.jump(session, from, to, true);
             }
             Some(_) => self.return_elsewhere(session, from, to),
+        }
+    }
+
+    /// A return to this place is a handler's: it is the restorer of signals.
+    fn is_of_handler(&self, session: &Session<'a>, to: Target) -> bool {
+        let control = self.control();
+        control.has_handlers() && session.map.is_restorer(control.space, to.ip)
+    }
+
+    /// Only handlers return to the restorer: the innermost one that is open does, and control has landed in
+    /// it before, and not in the frame on top.
+    fn return_of_handler(&mut self, session: &mut Session<'a>, from: Site, to: Target) {
+        self.notice(session, Notice::ContradictsChoice);
+        match self.innermost(|frame| frame.kind == FrameKind::Signal) {
+            Some(handler) => {
+                let end = self.group_end(handler);
+                self.close_to(session, end, Status::Unwound);
+                self.returns_to(session, to.ip, true);
+                self.pop_group(session, false);
+            }
+            None if to.at_entry => self.jump(session, from, to, true),
+            None => self.return_elsewhere(session, from, to),
         }
     }
 

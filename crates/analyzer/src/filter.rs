@@ -49,8 +49,28 @@ pub(crate) trait Filter<'a>: Landing<'a> {
                 return self.jump_out(session, from, Some(to), true);
             }
             self.returns_to(session, to, false);
+            if self.leave_for_call_from_outside(session, to) {
+                self.returns_to(session, to, false);
+            }
         }
         self.pop_group(session, false);
+    }
+
+    /// The frame on top returns to code outside, but was called in sight, elsewhere: what code outside has
+    /// called was left unseen before, and calls seemed to go on that were made by it. Leaves what stands
+    /// above the innermost call from outside, which may return there; which calls ended so is a guess. False
+    /// if the frame on top may return there itself.
+    fn leave_for_call_from_outside(&mut self, session: &mut Session<'a>, to: Avma) -> bool {
+        let base = self.top_base().and_then(|base| self.get(base));
+        if base.is_none_or(|base| !base.ret.is_known() || base.ret.is(to)) {
+            return false;
+        }
+        self.notice(session, Notice::Doubt { from: 0 });
+        let caller = self.innermost(|frame| frame.kind == FrameKind::Filter && frame.chain == 0);
+        if let Some(base) = caller {
+            self.close_to(session, self.group_end(base), Status::Unwound);
+        }
+        caller.is_some()
     }
 
     /// The frame on top may return to the first address of a function. As in `ret`, which otherwise is a

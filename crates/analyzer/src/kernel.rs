@@ -7,12 +7,11 @@
 //!   (handler returns; End Syscall in the restorer is rt_sigreturn)   Start at X: the mark ends
 //! ```
 
-use model::{Avma, EventTime, FunctionKind, Site, Target};
+use model::{Avma, FunctionKind, Site, Target};
 
 use crate::control::{KernelEntry, Left};
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
-use crate::maybe_ip::MaybeIp;
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
@@ -53,7 +52,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if self.goes_on_at_mark(session, to) {
             return;
         }
-        if self.enters_handler(session, to) {
+        if self.enters_handler(session, self.top(), to) {
             return self.signal(session, entry, to);
         }
         self.notice(session, Notice::KernelStay(&entry));
@@ -62,6 +61,15 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
 
     /// The system call of a restorer: the frame on top is the mark.
     fn sigreturn(&mut self, session: &mut Session<'a>, to: Target) {
+        let interrupted = self.depth().checked_sub(2).and_then(|below| self.get(below));
+        let enters_handler = self.enters_handler(session, interrupted, to);
+        let goes_on = |mark: &Frame| !mark.site.is_known() || mark.goes_on_at(to.ip);
+        let is_known_handler = enters_handler && self.control().is_handler(to.function);
+        if !self.top().is_some_and(goes_on) && !is_known_handler {
+            // The handler changed where to go on; or it is another one, as control has landed elsewhere than
+            // it seemed. That may have interrupted a function at its first instruction.
+            self.notice(session, Notice::ContradictsChoice);
+        }
         let Some(mark) = self.top().copied() else { return };
         self.close(session, Status::Complete, false);
         if mark.goes_on_at(to.ip) {
@@ -70,13 +78,12 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if !mark.site.is_known() {
             return self.after_unknown_handler(session, to);
         }
-        if self.enters_handler(session, to) {
+        if enters_handler {
             // The next signal was pending.
-            return self.push_handler(session, mark.kind, mark.site, self.clocks(), to);
+            let mut next = self.frame(to.function, mark.kind);
+            (next.site, next.undecided) = (mark.site, mark.undecided && !is_known_handler);
+            return self.push_handler(session, next, to);
         }
-        // The handler changed where to go on; or it is another one, as control has landed elsewhere than it
-        // seemed.
-        self.notice(session, Notice::ContradictsChoice);
         if !self.goes_on_at_mark(session, to) {
             self.put_elsewhere(session, to);
         }
@@ -87,7 +94,8 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     /// handler is one: the next signal was pending.
     fn after_unknown_handler(&mut self, session: &mut Session<'a>, to: Target) {
         if to.at_entry && self.control().is_handler(to.function) {
-            self.push_handler(session, FrameKind::InterruptedSyscall, MaybeIp::UNKNOWN, self.clocks(), to);
+            let mark = self.frame(to.function, FrameKind::InterruptedSyscall);
+            self.push_handler(session, mark, to);
         } else {
             self.found(session, to);
         }
@@ -95,29 +103,24 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
 
     /// The kernel enters a handler.
     fn signal(&mut self, session: &mut Session<'a>, entry: KernelEntry, to: Target) {
+        let kind = if entry.syscall { FrameKind::InterruptedSyscall } else { FrameKind::Interrupted };
+        let mut mark = self.frame(to.function, kind);
         if entry.syscall {
             self.notice(session, Notice::KernelStay(&entry));
-            let after = entry.from.next_ip();
-            self.push_handler(session, FrameKind::InterruptedSyscall, after.into(), self.clocks(), to);
+            mark.site = entry.from.next_ip().into();
         } else {
-            self.push_handler(session, FrameKind::Interrupted, entry.from.ip.into(), entry.since, to);
+            (mark.site, mark.start, mark.off_cpu_ns) = (entry.from.ip.into(), entry.since.0, entry.since.1);
         }
+        self.push_handler(session, mark, to);
     }
 
-    fn push_handler(
-        &mut self,
-        session: &mut Session<'a>,
-        kind: FrameKind,
-        interrupted: MaybeIp,
-        since: (EventTime, u64),
-        to: Target,
-    ) {
+    /// Opens a handler's frame, on a mark for the code that it has interrupted. What is in doubt of the mark
+    /// (it may stand for a frame that is gone) is of the handler.
+    fn push_handler(&mut self, session: &mut Session<'a>, mark: Frame, to: Target) {
         self.control_mut().add_handler(to.function);
-        let mut mark = self.frame(to.function, kind);
-        (mark.site, mark.start, mark.off_cpu_ns) = (interrupted, since.0, since.1);
         self.push(session, mark, false);
         let mut handler = self.frame(to.function, FrameKind::Signal);
-        handler.entry = to.ip.into();
+        (handler.entry, handler.undecided) = (to.ip.into(), mark.undecided);
         self.push(session, handler, to.at_entry);
     }
 
@@ -136,9 +139,9 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     }
 
     /// The kernel starts user code in the middle of nowhere only to run a handler; one in stripped code has
-    /// no known entry.
-    fn enters_handler(&self, session: &Session<'a>, to: Target) -> bool {
-        let same = self.top().is_some_and(|top| top.function == to.function);
+    /// no known entry. `runs`: what the kernel has interrupted.
+    fn enters_handler(&self, session: &Session<'a>, runs: Option<&Frame>, to: Target) -> bool {
+        let same = runs.is_some_and(|frame| frame.function == to.function);
         to.at_entry || !same && session.map.kind(to.function) == FunctionKind::Unnamed
     }
 }

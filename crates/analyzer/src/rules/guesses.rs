@@ -232,3 +232,25 @@ fn code_that_is_found_running_may_be_of_another_call_than_its_function_s() {
     let of_g = Request { functions: vec![id("g")], ..Request::default() };
     check_request(script, of_g, "30 +30 complete jump f+20 undecided");
 }
+
+#[test]
+fn a_handler_that_seems_to_come_where_another_returns_is_a_guess() {
+    // Control has landed in the outer handler, which had interrupted f at its first instruction, and not in
+    // the inner one. Random programs 4007868 and 6001398.
+    let script = "
+        10 gap 90
+        90 resume handler+8
+        100 call handler+10 g
+        110 async g+8
+        120 start handler
+        130 call handler+10 throw
+        140 ijmp throw+30 handler+80
+        150 ret handler+90 restorer+1
+        151 syscall restorer+8
+        160 start f
+        170 ret f+40 main+15";
+    check(script, "160 +10 complete [signal] undecided");
+    // Without a landing it is certain.
+    let no_landing = script.replace("140 ijmp throw+30 handler+80", "140 ret throw+30 handler+15");
+    check(&no_landing, "160 +10 complete [signal]");
+}

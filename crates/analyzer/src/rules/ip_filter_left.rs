@@ -276,3 +276,27 @@ fn a_call_whose_callers_were_not_seen_meanwhile_is_no_guess() {
         150 out.ret f+40 main+15";
     check(script, "100 +50 complete main+10\n120 +10 complete k+10 depth 1");
 }
+
+#[test]
+fn a_return_out_of_sight_that_no_call_in_sight_makes_shows_that_calls_were_left_unseen() {
+    // What k called has thrown to k: the calls of 120 and 130 are gone when control seems to be back in the
+    // last. Random program 9321639.
+    let script = "
+        filter
+        born 0
+        code call h+10 f
+        100 start f
+        110 out.call f+30 k
+        120 start f
+        130 call f+10 f
+        140 out.call f+30 k
+        150 start f+35
+        160 out.ret f+40 h+15
+        170 start f+35
+        180 out.ret f+40 h+15";
+    let rows = "
+        100 +80 complete h+10 undecided
+        120 +40 complete h+10 depth 1 undecided
+        130 +30 unwound f+10 depth 2 undecided";
+    check(script, rows);
+}

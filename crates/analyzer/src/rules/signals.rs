@@ -242,6 +242,24 @@ fn a_handler_may_interrupt_the_restorer_of_another_at_its_first_instruction() {
 }
 
 #[test]
+fn only_a_handler_returns_to_the_restorer() {
+    // Control was in the handler, and not in what it had called. Random program 6001398.
+    let script = "
+        code sigreturn restorer
+        born 0
+        0 start main+4
+        100 call main+10 f
+        110 async f
+        120 start handler
+        130 call handler+10 g
+        140 ret g+20 restorer
+        141 syscall restorer+5
+        150 start f
+        200 ret f+40 main+15";
+    check(script, "100 +100 complete main+10");
+}
+
+#[test]
 fn handlers_nest() {
     let script = "
         0 start main+4
