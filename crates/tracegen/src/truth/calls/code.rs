@@ -139,6 +139,25 @@ impl Code {
         Ok(code)
     }
 
+    /// The code of one object that is mapped where it is linked; `born`: see [`Self::is_born`].
+    #[cfg(test)]
+    pub(super) fn of(object: Object, born: &[Tid]) -> Self {
+        let unknown =
+            CodeFunction { name: "[unknown]".into(), object: None, entry: None, what: What::Unnamed };
+        let mapping = CodeMapping { addresses: 0..1 << 32, file_offset: 0, object: 0, since: Ns(0) };
+        Self {
+            mappings: vec![mapping],
+            mapped: 1,
+            is_replaced: false,
+            objects: vec![object],
+            functions: vec![unknown],
+            born: born.iter().copied().collect(),
+            indices: HashMap::new(),
+            function_cache: Cache::new(FunctionIndex::UNKNOWN),
+            return_cache: Cache::new(Avma(0)),
+        }
+    }
+
     /// Adds a kernel: `path` is its `vmlinux`, and its text runs at `start`.
     pub(super) fn add_kernel(&mut self, path: &Path, start: Avma) -> Result<(), Error> {
         const TEXT_MAX: u64 = 1 << 30;

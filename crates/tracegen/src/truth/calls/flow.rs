@@ -121,19 +121,20 @@ impl Stack<'_> {
         // handler.
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let is_hidden = self.frames.get(base).is_some_and(|f| f.entered == Entered::Filter);
+        let is_inner = top.inner;
         let returns = match top.returns_to {
             None if is_hidden && at_entry => self.code.is_restorer(event.to),
             None => true,
             Some(to) => to == event.to,
         };
-        if returns || event.left_filter() && !at_entry {
+        if returns || event.left_filter() && !at_entry || self.leave_for_handler(event) {
             self.ret_to_caller(event, ahead);
             return;
         }
         if at_entry {
             // A return used as a jump; a retpoline has first called a place inside itself, for the room on
             // the stack.
-            let (is_inner, is_seen, entries) = (top.inner, self.sees_top(), self.entries);
+            let (is_seen, entries) = (self.sees_top(), self.entries);
             if is_inner {
                 self.close(Status::Complete, false);
             }
@@ -148,11 +149,26 @@ impl Stack<'_> {
         self.ret_elsewhere(event, ahead);
     }
 
+    /// Only handlers return to the restorer: control has landed in the innermost one before, and not in the
+    /// frame on top. False if this is no such return.
+    fn leave_for_handler(&mut self, event: &Event) -> bool {
+        if event.left_filter() || !self.code.is_restorer(event.to) {
+            return false;
+        }
+        let is_handler = |frame: &Frame| frame.entered == Entered::Signal && !frame.signal_mark;
+        let Some(handler) = self.frames.iter().rposition(is_handler) else { return false };
+        self.doubt_choice();
+        let end = self.group_end(handler);
+        self.close_to(end, Status::Unwound);
+        true
+    }
+
     /// A return from the frame on top to its caller, as far as that is known.
     fn ret_to_caller(&mut self, event: &Event, ahead: &Events<'_>) {
         if !event.left_filter() && self.top_cannot_return_to(event.to) {
             self.leave_for_older_call(event, ahead);
         }
+        self.contradicts_choice(event);
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let (below, called) = self.frames.split_at_mut(base);
         if let Some(called) = called.first_mut().filter(|f| f.entered == Entered::Filter) {
@@ -168,7 +184,6 @@ impl Stack<'_> {
                 called.entered = if is_handler { Entered::Signal } else { called.entered };
             }
         }
-        self.contradicts_choice(base, event);
         self.pop_group(false);
         if event.left_filter() {
             return;
@@ -189,12 +204,20 @@ impl Stack<'_> {
         }
     }
 
-    /// The group on `base` leaves the filter by a return to where it does not return: control has landed in
-    /// another frame before than it seemed.
-    fn contradicts_choice(&mut self, base: usize, event: &Event) {
+    /// The group on top leaves the filter by a return to where it does not return: control has landed in
+    /// another frame before than it seemed, or what code outside has called was left unseen. Then it is the
+    /// innermost call from outside that returns.
+    fn contradicts_choice(&mut self, event: &Event) {
+        let base = self.group_base(self.frames.len().saturating_sub(1));
         let returns_to = self.frames.get(base).and_then(|frame| frame.returns_to);
-        if returns_to.is_some_and(|to| to != event.to) {
-            self.doubt_choice();
+        if returns_to.is_none_or(|to| to == event.to) {
+            return;
+        }
+        self.doubt_choice();
+        self.doubt_from(0);
+        if let Some(base) = self.frames.iter().rposition(|frame| frame.entered == Entered::Filter) {
+            let end = self.group_end(base);
+            self.close_to(end, Status::Unwound);
         }
     }
 
@@ -421,6 +444,8 @@ impl Stack<'_> {
         let mut start = self.instant();
         let mut entry_lost = kernel.is_none_or(|k| k.is_lost());
         let mut interrupted = kernel.map(|k| k.goes_on_at());
+        // The trace shows where it came.
+        let mut is_place_seen = !entry_lost;
         match kernel {
             Some(InKernel::Async { since, .. }) => start = since,
             Some(InKernel::Syscall { sigreturn: true, .. }) => {
@@ -433,6 +458,7 @@ impl Stack<'_> {
                     return self.found(handler);
                 }
                 entry_lost |= !is_known;
+                is_place_seen &= is_seen;
             }
             Some(InKernel::Syscall { site, since, .. }) => self.kernel_child(site, Entered::Syscall, since),
             // Without the interruption before it, the trace shows code that runs and not that it was entered.
@@ -442,6 +468,10 @@ impl Stack<'_> {
         let handler = self.push_handler(start, interrupted, handler, entry_lost);
         if let Some(activation) = &mut handler.activation {
             activation.entry_lost |= entry_lost;
+        }
+        let mark = self.frames.iter_mut().rfind(|frame| frame.signal_mark);
+        if let Some(mark) = mark.filter(|_| !is_place_seen) {
+            mark.seen_after = None;
         }
     }
 

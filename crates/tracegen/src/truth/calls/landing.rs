@@ -348,6 +348,13 @@ impl Stack<'_> {
             next.at_bottom |= below.is_none();
             let in_restorer = below.filter(|below| below + 1 < base).map(|_| Handler::OfStack);
             next.ways.push(Way { in_restorer, ..Way::at(way.landed, below.unwrap_or(0)) });
+        } else if is_entry && self.code.is_restorer(event.to) {
+            // Only handlers return there.
+            if let Some(handler) = way.calls.iter().rposition(is_handler) {
+                way.in_restorer = Some(Handler::EnteredSince);
+                way.keep_calls(handler);
+                next.landed.push(way);
+            }
         } else if is_entry {
             // A return used as a jump; a retpoline has first called a place inside itself.
             if way.calls.last().is_some_and(|call| call.inner) {

@@ -29,6 +29,8 @@ mod report;
 mod rows;
 mod stack;
 mod symbols;
+#[cfg(test)]
+mod tests;
 mod unwind;
 
 use std::collections::HashMap;

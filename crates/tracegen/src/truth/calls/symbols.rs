@@ -47,6 +47,16 @@ pub(super) struct Object {
 }
 
 impl Object {
+    /// An object with these bytes, at its linked addresses, and these functions.
+    #[cfg(test)]
+    pub(super) fn of(bytes: Vec<u8>, symbols: Vec<FunctionSymbol>) -> Self {
+        let addresses = symbols.iter().map(|s| (s.name.clone(), s.address)).collect();
+        let segments = vec![LoadedSegment { file: 0..bytes.len() as u64, address: 0 }];
+        let (path, plt, ranges, pads) = ("program".to_owned(), vec![], vec![], vec![]);
+        let (hot, pad_starts) = (HashMap::new(), HashSet::new());
+        Self { path, bytes, segments, symbols, addresses, plt, hot, ranges, pads, pad_starts }
+    }
+
     /// Reads a file; `None` if it is not there or not an object file (`[vdso]`).
     pub(super) fn load(path: &str) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
