@@ -50,6 +50,8 @@ pub enum Seen {
     /// Only with the filter: control came back to a call that had left by a jump to its own part outside, not
     /// to where that part would return: at its entry, or from code that entered the filter from there.
     CameBack,
+    /// Tracing began at its first instruction: with the filter that looks as if it was entered there.
+    BeganAtEntry,
 }
 
 impl Seen {
@@ -61,6 +63,7 @@ impl Seen {
             Self::PartOutOfSight => "ended by way of a part out of sight",
             Self::OpenOutOfSight => "open",
             Self::CameBack => "came back",
+            Self::BeganAtEntry => "began at its entry",
         }
     }
 }
@@ -180,7 +183,7 @@ impl<'a> Pairs<'a> {
     fn pair(&mut self, whole: &'a CallRow, filtered: &'a CallRow) -> Result<Seen, &'static str> {
         let has_part_outside = !self.code.has_all(self.sides[0].opened, whole.function);
         let seen = ends(whole, filtered, has_part_outside).ok_or("status or end")?;
-        if !self.callers_agree(whole, filtered) {
+        if seen != Seen::BeganAtEntry && !self.callers_agree(whole, filtered) {
             return Err("caller");
         }
         if !self.depths_agree(whole, filtered) {
@@ -262,6 +265,7 @@ fn ends(whole: &CallRow, filtered: &CallRow, has_part_outside: bool) -> Option<S
     let is_no_later = filtered.latency_ns <= whole.latency_ns + error;
     let is_no_earlier = whole.latency_ns <= filtered.latency_ns + error;
     let is_open = |row: &CallRow| matches!(row.status, Status::OpenStart | Status::OpenEnd);
+    let is_first = whole.id.number == 0 && filtered.id.number == 0;
     if filtered.ended_by_jump {
         // What is ended by it would have ended later, or not at all.
         return (is_no_later || !whole.status.counted()).then_some(Seen::LeftByJump);
@@ -269,6 +273,12 @@ fn ends(whole: &CallRow, filtered: &CallRow, has_part_outside: bool) -> Option<S
     match (whole.status, filtered.status) {
         (one, other) if one == other && is_no_later && is_no_earlier => Some(Seen::Alike),
         (one, other) if one == other && is_open(whole) && is_no_later => Some(Seen::OpenOutOfSight),
+        (Status::OpenStart, Status::OpenEnd) if is_first && is_no_later => Some(Seen::BeganAtEntry),
+        (Status::OpenStart, Status::Complete | Status::Unwound)
+            if is_first && is_no_later && is_no_earlier =>
+        {
+            Some(Seen::BeganAtEntry)
+        }
         (Status::Unwound, Status::Unwound) if is_no_earlier => Some(Seen::UnwoundOutOfSight),
         (Status::Unwound, Status::Unwound) if has_part_outside => Some(Seen::PartOutOfSight),
         (Status::Unwound, Status::OpenEnd) => Some(Seen::UnwoundOutOfSight),
