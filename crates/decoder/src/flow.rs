@@ -20,6 +20,7 @@ mod overflow_ip;
 mod packets;
 mod sync;
 mod tail;
+mod uprobes;
 
 use attributed::Attributed;
 use fup::{Fup, FupUse};
@@ -27,6 +28,7 @@ use last_flow::LastFlow;
 use loss::Lost;
 use model::{AuxOffset, Avma, GapCause, Ns, PtConfig};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
+use uprobes::Uprobes;
 
 use crate::Context;
 use crate::clock::{Clock, CrystalRatio, Slot, TimelineRoom};
@@ -102,6 +104,7 @@ struct Flow<'a, W> {
     /// The last PIP: a virtual machine runs.
     guest: bool,
     stay: Option<guest::Stay>,
+    uprobes: Uprobes,
     errata: Errata,
     last: LastFlow,
     /// Inside of a PSB+: the address of its FUP, if that came. `None`: outside of a PSB+.
@@ -156,6 +159,7 @@ impl<'a, W: Work> Flow<'a, W> {
             fup_use: FupUse::default(),
             guest: false,
             stay: None,
+            uprobes: Uprobes::new(context.code.has_uprobes_pages()),
             errata,
             last: LastFlow { slot: start_slot, open_tnt: false, after_tnt: false, tnt_lo: start_slot },
             psb: None,

@@ -165,6 +165,9 @@ cases! {
     truncated_twice_where_tracing_is_off
     truncated_where_tracing_is_off
     two_threads_on_one_cpu
+    uprobes_after_missing_code
+    uprobes_of_entries_and_returns
+    uprobes_of_unknown_callers
     virtual_machine
     virtual_machine_at_a_psb
     vmcs_and_mnt

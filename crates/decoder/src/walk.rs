@@ -148,6 +148,12 @@ impl<W: Work> Walk<'_, W> {
         self.graph.block(self.here.block).start
     }
 
+    /// Where the innermost call returns to, if it is known.
+    pub(crate) fn innermost_return(&self) -> Option<Avma> {
+        let call = self.stack.top();
+        (call != BlockId::NONE).then(|| self.graph.block(call).last.next_ip())
+    }
+
     /// A block of kernel code.
     pub(crate) fn is_kernel(&self, block: BlockId) -> bool {
         self.graph.block(block).start.ip.is_kernel()

@@ -428,6 +428,12 @@ impl Image {
     }
 }
 
+impl Image {
+    fn is_uprobes_page(&self, object: ObjectId) -> bool {
+        self.object_file(object).is_some_and(|file| file.key.is_uprobes_page())
+    }
+}
+
 impl CodeSource for Image {
     fn space(&self, pid: Pid, time: Ns) -> SpaceId {
         self.spaces.at(pid, time)
@@ -447,6 +453,14 @@ impl CodeSource for Image {
         let tail = loaded.contents.get(start..).filter(|t| !t.is_empty()).ok_or(NoCode::Unmapped)?;
         let len = usize::try_from(mapping.end.minus(ip)).unwrap_or(usize::MAX);
         Ok(tail.get(..len).unwrap_or(tail))
+    }
+
+    fn has_uprobes_pages(&self) -> bool {
+        self.objects().any(|object| self.is_uprobes_page(object))
+    }
+
+    fn is_in_uprobes_page(&self, space: SpaceId, ip: Avma) -> bool {
+        self.spaces.mapping(space, ip).is_some_and(|mapping| self.is_uprobes_page(mapping.object))
     }
 
     fn is_linked(&self, object: ObjectId) -> bool {

@@ -264,6 +264,20 @@ fn code_that_a_program_wrote_comes_from_its_dump() {
     check(200, "second", &[0x50, 0x58, 0xc3]);
 }
 
+/// It has no code that is known, and the decoder asks for that.
+#[test]
+fn the_page_of_uprobes_is_known_by_its_name() {
+    let page = BASE + 0x10_0000;
+    let code = map_at(Ns(0), "//anon", BASE, 0x1000, 0, None);
+    let image = Image::load(std::slice::from_ref(&code), &nowhere());
+    assert!(!image.has_uprobes_pages());
+    let image = Image::load(&[code, map_at(Ns(50), "[uprobes]", page, 0x1000, 0, None)], &nowhere());
+    assert!(image.has_uprobes_pages());
+    let is_in = |at| image.is_in_uprobes_page(image.space(PID, Ns(60)), Avma(at));
+    let seen = [is_in(page), is_in(page + 0xfff), is_in(page + 0x1000), is_in(BASE)];
+    assert_eq!(seen, [true, true, false, false]);
+}
+
 /// Gaps in it are told apart by the process's map, and calls into it have names.
 #[test]
 fn code_without_a_dump_is_named_by_the_perf_map() {

@@ -122,6 +122,18 @@ pub trait CodeSource: Sync {
     /// [`NoCode`] where there are none.
     fn code(&self, space: SpaceId, ip: Avma) -> Result<&[u8], NoCode>;
 
+    /// In some process there is a page in which the kernel runs instructions that uprobes have replaced
+    /// (`[uprobes]`): of its code nothing is known but that.
+    fn has_uprobes_pages(&self) -> bool {
+        false
+    }
+
+    /// `ip` is in such a page.
+    fn is_in_uprobes_page(&self, space: SpaceId, ip: Avma) -> bool {
+        let _ = (space, ip);
+        false
+    }
+
     /// The object's code reaches that of others by indirect branches and returns only, as linkers make it. A
     /// compiler at run time may have written calls of any address.
     fn is_linked(&self, object: ObjectId) -> bool {

@@ -58,6 +58,20 @@ impl Reader<'_> {
         None
     }
 
+    /// Where tracing starts again, if it ends here.
+    pub(crate) fn next_start_after_end(mut self, mut last_ip: LastIp) -> Option<Avma> {
+        for _ in 0..MAX_PACKETS {
+            match self.next()? {
+                Item::Packet(_, Packet::TipPge(ip)) => return last_ip.expand(ip).map(Avma),
+                Item::Packet(_, Packet::Fup(ip) | Packet::TipPgd(ip)) => _ = last_ip.expand(ip),
+                Item::Packet(_, Packet::Tnt(_) | Packet::Tip(_) | Packet::Psb | Packet::Ovf)
+                | Item::Bad(..) => return None,
+                Item::Packet(..) => (),
+            }
+        }
+        None
+    }
+
     /// After a FUP: the packets that follow say that tracing was off there (APL12): a TIP.PGE, a TraceStop,
     /// or a PSB+ without FUP.
     pub(crate) fn tracing_is_off(self) -> bool {

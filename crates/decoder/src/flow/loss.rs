@@ -274,6 +274,9 @@ impl<W: Work> Flow<'_, W> {
     pub(super) fn lose(&mut self, cause: GapCause, at: AuxOffset, skips: bool) {
         let cause = self.lose_bits(cause);
         self.fup = None;
+        if is_of_packets(cause) {
+            self.forget_interruptions();
+        }
         self.end_before_another_loss();
         if let State::Lost(lost) = &mut self.state {
             lost.skips |= skips;

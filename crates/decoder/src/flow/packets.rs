@@ -72,6 +72,7 @@ impl<W: Work> Flow<'_, W> {
     pub(super) fn tip(&mut self, at: AuxOffset, ip: Option<Avma>) {
         let fup = self.fup.take().and_then(|fup| fup.of_tip(ip));
         self.fup_use = FupUse::default();
+        let ip = ip.map(|ip| if fup.is_none() { self.return_in_place(ip) } else { ip });
         match (self.state, ip) {
             (State::On, Some(ip)) => {
                 let Some(Fup { ip: from, interruption, .. }) = fup else {
@@ -83,6 +84,7 @@ impl<W: Work> Flow<'_, W> {
                 let step = self.step(at);
                 let walked = match interruption {
                     Interruption::Event(cause) => {
+                        self.note_interrupted(from);
                         self.walk.follow_async(step, cause, from, Some(ip)).map(|()| true)
                     }
                     Interruption::Abort => {
@@ -178,6 +180,7 @@ impl<W: Work> Flow<'_, W> {
     pub(super) fn pgd(&mut self, at: AuxOffset, ip: Option<Avma>) {
         let fup = self.fup.take();
         self.fup_use = FupUse::default();
+        let fup = self.end_in_place(fup);
         if matches!(self.state, State::On) {
             self.clock.progress(1);
             let step = self.step(at);
@@ -187,6 +190,7 @@ impl<W: Work> Flow<'_, W> {
         } else {
             self.end_of_other(at, ip);
         }
+        self.note_end(fup);
     }
 
     /// Tracing ends where no code is followed.
@@ -297,7 +301,10 @@ impl<W: Work> Flow<'_, W> {
         }
         self.forced_out();
         let fup_use = std::mem::take(&mut self.fup_use);
-        let Some(ip) = ip else { return };
+        let Some(ip) = ip.map(|ip| self.fup_in_place(ip)) else { return };
+        if self.is_second_of_probe(ip) {
+            return;
+        }
         if let State::Lost(Lost { overflowed: true, fup_is_late, .. }) = self.state {
             if self.reader.tracing_is_off() {
                 return;

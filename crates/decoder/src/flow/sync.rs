@@ -31,6 +31,7 @@ impl<W: Work> Flow<'_, W> {
     /// PSB+ is complete: execution is where its FUP says, or tracing is off.
     pub(super) fn psb_end(&mut self, at: AuxOffset) {
         let Some(ip) = self.psb.take() else { return };
+        let ip = ip.map(|ip| self.fup_in_place(ip));
         self.walk.output.psb_ends.push(at);
         let before = self.psb_step.take();
         let step = self.step(at);
@@ -134,6 +135,7 @@ impl<W: Work> Flow<'_, W> {
             self.thread();
             return self.lose(GapCause::UnknownThread, step.at, true);
         }
+        let ip = self.start_in_place(ip);
         match self.enter(ip) {
             Ok(()) => {
                 self.thread();

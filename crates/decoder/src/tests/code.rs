@@ -6,6 +6,7 @@
 //! .mark               # a region begins or ends at the next instruction
 //!     jz f
 //! .missing 0x8000     # from there on there is an object with a missing file
+//! .uprobes 0x9000     # from there on is the page in which the kernel runs probed instructions
 //! .from 2500          # from this time on
 //! .org 0x1100         # other code stands here
 //!     ret
@@ -33,6 +34,7 @@ pub(super) struct Code {
     labels: BTreeMap<String, u64>,
     marks: BTreeSet<u64>,
     missing: Option<u64>,
+    uprobes: Option<u64>,
 }
 
 impl Code {
@@ -65,6 +67,10 @@ impl Code {
             }
             if name == ".missing" {
                 code.missing = Some(number(operand));
+                continue;
+            }
+            if name == ".uprobes" {
+                code.uprobes = Some(number(operand));
                 continue;
             }
             if name == ".from" {
@@ -169,6 +175,14 @@ impl CodeSource for Code {
             _ => NoCode::Unmapped,
         };
         rest.filter(|rest| !rest.is_empty()).ok_or(unmapped)
+    }
+
+    fn has_uprobes_pages(&self) -> bool {
+        self.uprobes.is_some()
+    }
+
+    fn is_in_uprobes_page(&self, _: SpaceId, ip: Avma) -> bool {
+        self.uprobes.is_some_and(|page| page <= ip.0)
     }
 
     fn file_place(&self, _: SpaceId, ip: Avma) -> Option<(&str, FileOffset)> {

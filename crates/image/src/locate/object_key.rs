@@ -5,6 +5,9 @@ use model::{BuildId, Inode, Pid};
 /// The name of the mapping of the vDSO, and of the directory in perf's cache.
 pub(crate) const VDSO: &str = "[vdso]";
 
+/// Where the kernel has a process run instructions that uprobes have replaced.
+const UPROBES: &str = "[uprobes]";
+
 /// What identifies an object: the name that the kernel gave, and the build id; without that, the inode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectKey {
@@ -41,6 +44,11 @@ impl ObjectKey {
     /// Memory with code that cannot be known: nothing is lost where other code takes its place.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.has_no_file() && !self.is_vdso()
+    }
+
+    /// Where instructions run that uprobes have replaced.
+    pub(crate) fn is_uprobes_page(&self) -> bool {
+        self.name == UPROBES
     }
 
     /// Code of the kernel, mapped into every process.
