@@ -143,6 +143,10 @@ impl EndCosts {
         match ends {
             Ends::AtInstructions => self.at_instructions.of(points),
             Ends::ByReturnAddress => self.by_return_address.of(points),
+            Ends::AtEntry => {
+                let cost = self.at_instructions.of(points);
+                Cost { call_ns: cost.entry_ns, ..cost }
+            }
         }
     }
 }

@@ -60,6 +60,8 @@ pub enum Ends {
     AtInstructions,
     /// By uretprobes: the kernel rewrites the return address of each call, and restores it when it is taken.
     ByReturnAddress,
+    /// They are not: a call is told when it is entered, and ends there.
+    AtEntry,
 }
 
 /// Where and how a function is probed.
@@ -148,20 +150,22 @@ impl ProbePoints {
     pub fn new(code: &FunctionCode<'_>, ends: Ends) -> Result<Self, CodeError> {
         match ends {
             Ends::AtInstructions => Self::of(code).map(|(points, _)| points),
-            Ends::ByReturnAddress => Self::entry_of(code),
+            Ends::ByReturnAddress => Self::entry_of(code, ends, Action::Entry as u8),
+            // The programs do one after the other: they tell of a call that ends where it begins.
+            Ends::AtEntry => Self::entry_of(code, ends, Action::Entry as u8 | Action::Return as u8),
         }
     }
 
     /// Its entry alone: what follows it need not be understood.
-    fn entry_of(code: &FunctionCode<'_>) -> Result<Self, CodeError> {
+    fn entry_of(code: &FunctionCode<'_>, ends: Ends, actions: u8) -> Result<Self, CodeError> {
         let (entry, callees) = match Self::of(code) {
             Ok((body, entry)) => (entry, body.callees),
             Err(_) => (EntryPoint::of(code, None)?, Vec::new()),
         };
-        let (offset, actions, bytes_in) = (entry.offset, Action::Entry as u8, entry.bytes_in);
+        let (offset, bytes_in) = (entry.offset, entry.bytes_in);
         Ok(Self {
             points: vec![ProbePoint { offset, actions, condition: NONE, register: NONE, bytes_in }],
-            ends: Ends::ByReturnAddress,
+            ends,
             callees,
             // A call goes on there.
             jumps_to: Vec::new(),
@@ -427,6 +431,17 @@ mod tests {
         assert_eq!((points.points.len(), points.points[0].offset), (1, FileOffset(0x400)));
         assert!(points.points[0].is_entry() && points.entry_is_emulated && points.callees.is_empty());
         assert!(ProbePoints::new(&code, Ends::AtInstructions).is_err());
+    }
+
+    /// The programs begin the call and end it, one after the other.
+    #[test]
+    fn a_call_that_is_told_at_its_entry_has_one_probe() {
+        let bytes = [0x55, 0x5d, 0xc3]; // push %rbp; pop %rbp; ret
+        let part = CodePart { start: Svma(START), file_offset: FileOffset(0x400), bytes: &bytes };
+        let code = FunctionCode { entry: Svma(START), parts: vec![part] };
+        let points = ProbePoints::new(&code, Ends::AtEntry).unwrap();
+        let actions: Vec<_> = points.points.iter().map(|p| (p.offset.0, p.actions, p.is_entry())).collect();
+        assert_eq!((actions, points.ends), (vec![(0x400, 3, true)], Ends::AtEntry));
     }
 
     #[test]

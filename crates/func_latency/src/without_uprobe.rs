@@ -12,6 +12,11 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
     config.backend == Some(BackendChoice::Uprobe)
 }
 
+/// Nothing but probes can time the calls: they were asked for.
+pub(crate) fn must_take(config: &RecordConfig) -> bool {
+    takes(config)
+}
+
 /// # Errors
 /// Always.
 pub(crate) fn run(_: &RecordConfig, _: &Interrupts) -> Result<Exit> {

@@ -150,8 +150,12 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
         files.iter().zip(new_from).map(|(file, new_from)| Source { file, new_from }).collect();
     let trace = BTreeMap::from([(OWNER, AuxOffset(8)..AuxOffset(28))]);
     let mut out = Cursor::new(Vec::new());
-    write_excerpt(&sources, &Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false }, &mut out)
-        .unwrap();
+    write_excerpt(
+        &sources,
+        &Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false, untold: Vec::new() },
+        &mut out,
+    )
+    .unwrap();
     let bytes = out.into_inner();
     let recording = parse(&bytes, Path::new("excerpt")).unwrap();
 
@@ -199,7 +203,7 @@ fn no_payload_hides_a_part_of_the_next_one() {
     piece.finish(&path);
     let file = File::open(&path).unwrap();
     let trace = BTreeMap::from([(OWNER, AuxOffset(9)..AuxOffset(25))]);
-    let excerpt = Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false };
+    let excerpt = Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false, untold: Vec::new() };
     let mut out = Cursor::new(Vec::new());
     write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
     let bytes = out.into_inner();
@@ -247,7 +251,13 @@ fn where_threads_ran(records: &[&(Cpu, u64, i32, Record<'_>)]) {
 
     let file = File::open(&path).unwrap();
     let mut out = Cursor::new(Vec::new());
-    let excerpt = Excerpt { from: Ns(105), to: Ns(150), trace: BTreeMap::new(), is_of_copies: false };
+    let excerpt = Excerpt {
+        from: Ns(105),
+        to: Ns(150),
+        trace: BTreeMap::new(),
+        is_of_copies: false,
+        untold: Vec::new(),
+    };
     write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
     let bytes = out.into_inner();
     let recording = parse(&bytes, Path::new("excerpt")).unwrap();
@@ -276,9 +286,23 @@ fn a_copy_of_a_ring_is_alone_in_its_excerpt() {
     copy(200, (48, 16), &[2; 32]);
     let new_from = piece.finish(&path);
     let file = File::open(&path).unwrap();
+    let mut untold = Vec::new();
+    let identity = FileIdentity::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
+    let page = Record::Mmap2 {
+        pid: Pid(5),
+        tid: Tid(5),
+        start: 0x9000,
+        len: 0x1000,
+        file_offset: FileOffset(0),
+        identity,
+        protection: 4,
+        flags: 2,
+        path: "[uprobes]",
+    };
+    page.encode(&SampleId { pid: Pid(5), tid: Tid(5), ..SampleId::default() }, &mut untold);
     let copied = |range: std::ops::Range<u64>, to| {
         let trace = BTreeMap::from([(OWNER, AuxOffset(range.start)..AuxOffset(range.end))]);
-        let excerpt = Excerpt { from: Ns(50), to: Ns(to), trace, is_of_copies: true };
+        let excerpt = Excerpt { from: Ns(50), to: Ns(to), trace, is_of_copies: true, untold: untold.clone() };
         let mut out = Cursor::new(Vec::new());
         write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
         let bytes = out.into_inner();
@@ -286,6 +310,11 @@ fn a_copy_of_a_ring_is_alone_in_its_excerpt() {
         assert!(recording.pt.snapshot);
         let [buffer] = &recording.buffers[..] else { panic!("{} buffers", recording.buffers.len()) };
         let pieces = buffer.pieces.iter().map(|piece| piece.bytes.to_vec()).collect::<Vec<_>>();
+        let is_page = |record: &&SidebandRecord| match &record.body {
+            Sideband::Mmap(map) => map.path == "[uprobes]" && record.time.is_none_or(|time| time == Ns(0)),
+            _ => false,
+        };
+        assert_eq!(recording.sideband.iter().filter(is_page).count(), 1, "what the kernel does not tell");
         // No flag: the ring had nothing more when tracing stopped.
         (pieces, buffer.records.last().map(|said| said.flags))
     };

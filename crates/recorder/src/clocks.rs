@@ -55,6 +55,13 @@ pub fn now(clock: TscClock) -> Ns {
     clock.to_ns(tsc())
 }
 
+/// What perf's clock was at a time of `CLOCK_MONOTONIC` that has just passed.
+#[must_use]
+pub fn at_monotonic(clock: TscClock, time: Ns) -> Ns {
+    let Pair { perf, monotonic_ns, .. } = pair(clock);
+    Ns((perf.0.saturating_add(time.0)).saturating_sub(monotonic_ns))
+}
+
 fn ns(time: Timespec) -> u64 {
     u64::try_from(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)).unwrap_or(0)
 }
@@ -72,6 +79,8 @@ mod tests {
         let pair = pair(clock);
         assert!(pair.apart_ns > 0 && second.monotonic_ns < pair.monotonic_ns);
         assert!(second.time < pair.perf && pair.perf < now(clock));
+        let joined = at_monotonic(clock, Ns(second.monotonic_ns));
+        assert!(first.time < joined && joined < now(clock), "{joined:?}");
         assert!(first.realtime_ns > 1_500_000_000_000_000_000);
     }
 }

@@ -66,7 +66,7 @@ mod tests;
 mod window;
 mod workers;
 
-pub use clocks::now as perf_clock_now;
+pub use clocks::{at_monotonic as perf_clock_at_monotonic, now as perf_clock_now};
 pub use cpu_list::CpuList;
 pub use error::RecordError;
 pub use events::KernelCan;

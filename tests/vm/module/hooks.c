@@ -8,11 +8,14 @@
  *   another thread                 tracepoint sched_switch, in front of perf's own hook
  *
  * An interrupt is noticed when it returns, or when it switches.
+ *
+ * A uprobe's trap must not find TF set: the kernel takes that for a debugger's, and sends SIGTRAP for it.
  */
 #include <linux/kdebug.h>
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
 #include <linux/tracepoint.h>
+#include <linux/uprobes.h>
 #include <asm/debugreg.h>
 
 #include "soft_pt.h"
@@ -72,17 +75,29 @@ static void on_sched_switch(void *data, bool preempt, struct task_struct *from, 
     leave(ASYNC);
 }
 
+/* The kernel has an instruction run elsewhere that a uprobe has replaced. */
+static bool is_step_of_uprobe(void)
+{
+    return current->utask && current->utask->state == UTASK_SSTEP;
+}
+
 static int on_debug_trap(struct notifier_block *block, unsigned long what, void *data)
 {
     struct die_args *args = data;
     unsigned long *dr6 = (unsigned long *)args->err;
-    struct unit *u;
+    struct unit *u = this_cpu_ptr(&units);
 
+    if (what == DIE_INT3 && user_mode(args->regs) && u->tracing)
+        args->regs->flags &= ~X86_EFLAGS_TF;
     if (what != DIE_DEBUG || !user_mode(args->regs) || !(*dr6 & DR_STEP))
         return NOTIFY_DONE;
     if (test_thread_flag(TIF_SINGLESTEP))
         return NOTIFY_DONE; /* a debugger's */
-    u = this_cpu_ptr(&units);
+    if (is_step_of_uprobe()) {
+        if (u->tracing)
+            unit_step(u, args->regs->ip);
+        return NOTIFY_DONE;
+    }
     if (u->tracing) {
         u->stepped = true;
         unit_step(u, args->regs->ip);
@@ -97,7 +112,7 @@ static int on_debug_trap(struct notifier_block *block, unsigned long what, void 
     return *dr6 & DR_TRAP_BITS ? NOTIFY_DONE : NOTIFY_STOP;
 }
 
-static struct notifier_block debug_trap = { .notifier_call = on_debug_trap, .priority = 1 };
+static struct notifier_block debug_trap = { .notifier_call = on_debug_trap, .priority = INT_MAX };
 
 /* The unit sees user code from the next return on. */
 void hooks_arm(struct unit *u)

@@ -86,9 +86,10 @@ pub struct WatchArgs {
     /// What is captured.
     #[command(flatten)]
     pub capture: CaptureArgs,
-    /// Write and decode no trace until SIGUSR2, the exit of --until's command, or the end: the trace unit
-    /// writes over its buffers for ever, and a capture has what they hold (-m says how much)
-    #[arg(long, conflicts_with_all = ["over", "on", "on_gap", "before", "after", "openmetrics", "replay", "lines"])]
+    /// Write and decode no trace until SIGUSR2, a hit of --over or --on (which eBPF probes at the functions
+    /// look for), the exit of --until's command, or the end: the trace unit writes over its buffers for ever,
+    /// and a capture has what they hold (-m says how much)
+    #[arg(long, conflicts_with_all = ["on_gap", "before", "after", "openmetrics", "replay", "lines"])]
     #[arg(help_heading = CAPTURES)]
     pub snapshot: bool,
     /// Instead of recording, watch this recording as if it was made now, without waiting: the figures over

@@ -27,6 +27,8 @@ pub(crate) struct Passed<'a> {
     pub(crate) code: &'a LiveCode,
     /// The functions that were asked for.
     pub(crate) wanted: &'a [Wanted],
+    /// Calls of the first ones are timed; of the others entries are told.
+    pub(crate) timed: usize,
     /// A line on a terminal.
     pub(crate) status: &'a Status,
 }

@@ -109,7 +109,8 @@ fn candidate(
 ) -> Result<Candidate, String> {
     let image = &code.image;
     let object = FunctionLookup::object(image, id).ok_or("it belongs to no file")?;
-    if image.is_go(object) {
+    // What is told at its entry needs no pair.
+    if image.is_go(object) && ends != Some(Ends::AtEntry) {
         return Err("it is Go, whose goroutines change stacks and threads between a call's entry and its return: no probe can \
                     pair them"
             .to_owned());

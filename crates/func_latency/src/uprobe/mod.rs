@@ -11,6 +11,7 @@
 //! window     calls are timed
 //! turns      when children are probed, too
 //! guard      what that costs meanwhile
+//! purpose    what calls are timed for: figures, or hits of triggers
 //! follower   who takes calls as they are seen; watched, status: what is told of them on a terminal
 //! report     calls -> the same report
 //! ways_on    what to do where nothing of use was seen
@@ -25,6 +26,7 @@ mod functions;
 mod guard;
 mod haste;
 mod overhead;
+mod purpose;
 mod regions;
 mod report;
 mod status;
@@ -50,7 +52,7 @@ use crate::messages;
 use crate::record_config::RecordConfig;
 use crate::render::rows::RowsTarget;
 use crate::render::units::{counted, duration, percent};
-use crate::target::{self, Remarks};
+use crate::target::{self, Remarks, Wanted};
 use before::{Plan, Ready};
 use ends::MeasuredCosts;
 use functions::Candidate;
@@ -63,6 +65,7 @@ use window::{Went, Window, WindowSubject};
 
 pub(crate) use follower::{BeginFollower, Follower, Passed};
 pub(crate) use guard::GuardCost;
+pub(crate) use purpose::{ProbedTriggers, TimedFor};
 pub(crate) use turns::Rounds;
 
 /// The ring, if `-m` does not say.
@@ -71,9 +74,13 @@ const RING_BYTES: u64 = 16 << 20;
 /// Whether probes time the calls: they or a kind of them were asked for, or there is no trace unit and a
 /// report was asked for: they say what they cannot do of it.
 pub(crate) fn takes(config: &RecordConfig) -> bool {
+    config.backend.is_none() && config.ends.is_some() || must_take(config)
+}
+
+/// Whether nothing but probes can time the calls: they were asked for, or there is no trace unit.
+pub(crate) fn must_take(config: &RecordConfig) -> bool {
     match config.backend {
         Some(backend) => backend == BackendChoice::Uprobe,
-        None if config.ends.is_some() => true,
         None => {
             let can = config.then.is_of_calls() && config.request.target != Target::WholeCpus;
             can && config.report.is_some() && Pmu::discover("/sys".as_ref()).is_err()
@@ -86,17 +93,20 @@ pub(crate) fn takes(config: &RecordConfig) -> bool {
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
 pub(crate) fn run(config: &RecordConfig, interrupts: &Interrupts) -> Result<Exit> {
-    follow(config, interrupts, Rounds::Often, Box::new(|_| Ok(Box::new(Watched::new()))))
+    let is_over = || interrupts.take();
+    let purpose = TimedFor::figures(Rounds::Often, &is_over);
+    follow(config, interrupts, purpose, Box::new(|_| Ok(Box::new(Watched::new()))))
 }
 
-/// Times calls, which the follower that `begin` makes takes while they are seen, and reports.
+/// Times calls, which the follower that `begin` makes takes while they are seen, and reports, if that is the
+/// purpose. A signal kills this process while symbols are read.
 ///
 /// # Errors
 /// It makes no recording, nothing can be probed here, or it would cost too much.
 pub(crate) fn follow(
     config: &RecordConfig,
     interrupts: &Interrupts,
-    rounds: Rounds,
+    purpose: TimedFor<'_>,
     begin: BeginFollower<'_>,
 ) -> Result<Exit> {
     let Some(report) = config.report.as_ref().filter(|_| config.then.is_of_calls()) else {
@@ -117,14 +127,9 @@ pub(crate) fn follow(
     let mut code = read_code(&target, &proc, report.calls.object.as_deref(), interrupts)?;
     status.clear();
     crate::regions::add(&mut code.image, &report.calls, Remarks::Now)?;
-    let wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
-    let mut candidates = match report.calls.regions.is_empty() {
-        true => functions::wanted(&code, &wanted, config.ends, &proc)?,
-        false => regions::wanted(&code, &wanted, &proc)?,
-    };
-    if config.probing.most_probes > 0 {
-        candidates.extend(functions::children(&code, &candidates, config.ends, &proc));
-    }
+    let (wanted, mut candidates) = candidates(config, report, &purpose, &code, &proc)?;
+    let is_timed = |candidate: &&Candidate| candidate.probed.points.ends != Ends::AtEntry;
+    let timed = candidates.iter().take(wanted.len()).filter(is_timed).count();
     status.say("measuring what a probe costs");
     let (costs, costs_removal) = costs.wait()?;
     let live_costs = LiveCosts::begin(config.ends, costs);
@@ -154,16 +159,19 @@ pub(crate) fn follow(
     let chosen = chosen(&candidates, wanted.len(), &ready.choice);
     let timed = Timed {
         config,
-        interrupts,
         target: &target,
         proc: &proc,
         candidates: &candidates,
-        rounds,
+        purpose,
         haste: &haste,
-        subject: WindowSubject { code: &code, wanted: &wanted, status: &status },
+        subject: WindowSubject { code: &code, wanted: &wanted, timed, status: &status },
     };
     let went = timed.pass(ready, program, live_costs, &mut analysis, begin)?;
     let (summary, removal) = (went.summary, went.removal);
+    if purpose.triggers.is_some() {
+        wait_for(removal, &status);
+        return Ok(Exit::Done);
+    }
     let limits =
         Limits { capped_stacks: summary.too_deep, stack_switches: summary.odd_returns, ..Limits::default() };
     let (report_of_calls, parts) = analysis.finish_with_parts(summary.window, limits);
@@ -177,6 +185,32 @@ pub(crate) fn follow(
     let exit = report::write(report, &code, &chosen, wanted, seen, &costs)?;
     wait_for(removal, &status);
     Ok(exit)
+}
+
+/// What is probed, of the functions that are asked for those that are timed first, and what they call.
+///
+/// # Errors
+/// A function is not found, or cannot be probed.
+fn candidates(
+    config: &RecordConfig,
+    report: &ReportConfig,
+    purpose: &TimedFor<'_>,
+    code: &LiveCode,
+    proc: &Proc,
+) -> Result<(Vec<Wanted>, Vec<Candidate>)> {
+    let mut wanted = target::wanted(&code.image, &report.calls, Remarks::Now)?;
+    let mut candidates = match report.calls.regions.is_empty() {
+        true => functions::wanted(code, &wanted, config.ends, proc)?,
+        false => regions::wanted(code, &wanted, proc)?,
+    };
+    if let Some(triggers) = &purpose.triggers {
+        let on = triggers.entered(&code.image, &report.calls, &wanted)?;
+        candidates.extend(functions::wanted(code, &on, Some(Ends::AtEntry), proc)?);
+        wanted.extend(on);
+    } else if config.probing.most_probes > 0 {
+        candidates.extend(functions::children(code, &candidates, config.ends, proc));
+    }
+    Ok((wanted, candidates))
 }
 
 /// Refuses outputs that probes have nothing for.
@@ -224,12 +258,11 @@ fn read_code(
 /// A run with its probes placed.
 struct Timed<'a> {
     config: &'a RecordConfig,
-    interrupts: &'a Interrupts,
     target: &'a Target,
     proc: &'a Proc,
     /// The first ones were asked for.
     candidates: &'a [Candidate],
-    rounds: Rounds,
+    purpose: TimedFor<'a>,
     haste: &'a Haste,
     subject: WindowSubject<'a>,
 }
@@ -256,7 +289,7 @@ impl Timed<'_> {
         program.iter_mut().for_each(StartedProgram::go);
         let mut is_over = || {
             let lives = program.as_mut().map_or_else(|| lives(self.target, self.proc), StartedProgram::lives);
-            self.interrupts.take() || !lives
+            (self.purpose.is_over)() || !lives
         };
         let window = Window {
             run,
@@ -269,7 +302,7 @@ impl Timed<'_> {
             most_percent: self.config.probing.most(),
             cpu,
             costs,
-            rounds: self.rounds,
+            purpose: self.purpose,
             haste: self.haste,
             subject: self.subject,
         };

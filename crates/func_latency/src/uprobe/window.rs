@@ -12,6 +12,7 @@ use super::follower::{BeginFollower, Followed, Passed};
 use super::functions::Candidate;
 use super::guard::{CpuTime, Guard, GuardSpent, Snapshot, TooMuch};
 use super::haste::Haste;
+use super::purpose::TimedFor;
 use super::report::probe_costs;
 use super::status::Status;
 use super::turns::{LONGEST_ROUND, Round, Rounds, Turns};
@@ -65,8 +66,8 @@ pub(super) struct Window<'a> {
     pub(super) cpu: CpuTime,
     /// What probes cost meanwhile.
     pub(super) costs: LiveCosts,
-    /// How often children are probed.
-    pub(super) rounds: Rounds,
+    /// What calls are timed for.
+    pub(super) purpose: TimedFor<'a>,
     /// Rests while calls are timed: reading them may take a CPU that the target needs.
     pub(super) haste: &'a Haste,
     /// What a follower may have to know.
@@ -78,6 +79,8 @@ pub(super) struct Window<'a> {
 pub(super) struct WindowSubject<'a> {
     pub(super) code: &'a LiveCode,
     pub(super) wanted: &'a [Wanted],
+    /// Of these the first ones are timed, and of the others entries are told.
+    pub(super) timed: usize,
     pub(super) status: &'a Status,
 }
 
@@ -91,7 +94,7 @@ impl<'a> Window<'a> {
     ) -> Result<Went> {
         let begun = Instant::now();
         let asked = self.subject.wanted.len();
-        let mut turns = Turns::new(self.length, self.rounds);
+        let mut turns = Turns::new(self.length, self.purpose.rounds);
         let mut phase = match self.children {
             [] => Phase::Alone(None),
             _ => Phase::Children(turns.first()),
@@ -141,7 +144,7 @@ impl<'a> Window<'a> {
 
     /// How far it is, where everything up to `now` was read.
     fn passed(&self, now: Ns) -> Passed<'a> {
-        let WindowSubject { code, wanted, status } = self.subject;
+        let WindowSubject { code, wanted, timed, status } = self.subject;
         Passed {
             from: self.run.from().unwrap_or(now),
             now,
@@ -150,6 +153,7 @@ impl<'a> Window<'a> {
             realtime_offset_ns: bpf::realtime_offset_ns(),
             code,
             wanted,
+            timed,
             status,
         }
     }
@@ -182,7 +186,7 @@ impl<'a> Window<'a> {
                 self.placed_in = self.run.keep(placing)?;
                 self.run.time(true)?;
                 self.guard.begin_slice(true);
-                Ok(Phase::Children(round.from(elapsed, self.rounds)))
+                Ok(Phase::Children(round.from(elapsed, self.purpose.rounds)))
             }
             phase => Ok(phase),
         }
@@ -199,7 +203,7 @@ impl<'a> Window<'a> {
 
     /// Says at once why something ends: a window may be long.
     fn say_too_much(&self, why: TooMuch) {
-        let what = if why.asked_fit { "children were left alone" } else { "nothing more was recorded" };
+        let what = if why.asked_fit { "children were left alone" } else { self.purpose.without() };
         self.subject.status.clear();
         messages::warn(format!(
             "probes cost {} % more CPU time, and --max-overhead allows {} %: {what}",
@@ -214,7 +218,7 @@ impl<'a> Window<'a> {
         let groups = groups(self.candidates, self.children, &self.run.hits());
         match turns.after(elapsed, self.placed_in + removed.time).filter(|_| fits(&groups, removed)) {
             // It may be cheap enough later on.
-            None if self.rounds == Rounds::Seldom => Ok(Phase::Alone(Some(elapsed + LONGEST_ROUND))),
+            None if self.purpose.rounds == Rounds::Seldom => Ok(Phase::Alone(Some(elapsed + LONGEST_ROUND))),
             None => Ok(Phase::Alone(None)),
             Some(round) => {
                 self.run.disturb();

@@ -28,7 +28,7 @@ use crate::record_config::RecordConfig;
 use crate::render::image_names::ImageNames;
 use crate::render::interval::SeenBy;
 use crate::target::Wanted;
-use crate::uprobe::{self, Follower, GuardCost, Passed, Rounds};
+use crate::uprobe::{self, Follower, GuardCost, Passed, Rounds, TimedFor};
 
 /// What is asked of a watch.
 pub(super) struct WatchAsked {
@@ -60,7 +60,9 @@ pub(super) fn run(record: &RecordConfig, asked: WatchAsked, capturing: Option<Ca
     // What was inside a slow call is known only if its children were probed when it began.
     let rounds = if asked.has_triggers { Rounds::Always } else { Rounds::Seldom };
     let plan = WatchPlan { interrupts: &interrupts, stays: record.window.is_none(), asked, capturing };
-    uprobe::follow(record, &interrupts, rounds, Box::new(|passed| Ok(Box::new(plan.begin(passed)?))))
+    let is_over = || interrupts.take();
+    let purpose = TimedFor::figures(rounds, &is_over);
+    uprobe::follow(record, &interrupts, purpose, Box::new(|passed| Ok(Box::new(plan.begin(passed)?))))
 }
 
 /// A watch that has not begun.

@@ -7,13 +7,13 @@
 //!   kept      the slowest, by number and bytes
 //! ```
 
-use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use model::Ns;
 
+use super::allowance::Allowance;
 use super::triggers::Hit;
 use crate::bundle_dir::{CAPTURE, CAPTURE_SCHEMA, Capture};
 use crate::messages;
@@ -73,13 +73,28 @@ pub(super) fn calls_shown(latencies_ns: impl Iterator<Item = u64>) -> String {
     }
 }
 
+/// The latency of the least slow capture, where there is room for no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Floor(u64);
+
+impl Floor {
+    #[cfg(all(test, feature = "bpf"))]
+    pub(super) const fn at(latency_ns: u64) -> Self {
+        Self(latency_ns)
+    }
+
+    /// The hit would be the first to be removed.
+    pub(super) fn is_above(self, hit: &Hit) -> bool {
+        hit.latency_ns.is_none_or(|latency_ns| latency_ns <= self.0)
+    }
+}
+
 /// The captures of a watch.
 pub(super) struct Captures {
     limits: Limits,
     waiting: Vec<Hit>,
     kept: Vec<Kept>,
-    /// When the last ones ended, for the rate.
-    recent: VecDeque<Ns>,
+    allowance: Allowance,
     counts: Counts,
 }
 
@@ -104,33 +119,37 @@ struct Kept {
 
 impl Captures {
     pub(super) fn new(limits: Limits) -> Self {
-        let (waiting, kept, recent, counts) = (Vec::new(), Vec::new(), VecDeque::new(), Counts::default());
-        Self { limits, waiting, kept, recent, counts }
+        let (waiting, kept, counts) = (Vec::new(), Vec::new(), Counts::default());
+        let allowance = Allowance::new(limits.rate);
+        Self { limits, waiting, kept, allowance, counts }
     }
 
     /// Takes hits, in the order of their ends, as far as the limits allow.
     pub(super) fn take(&mut self, hits: Vec<Hit>) {
         for hit in hits {
             self.counts.hits += 1;
-            let Rate { number, per } = self.limits.rate;
             let end = hit.span.1;
-            while self.recent.front().is_some_and(|at| at.0.saturating_add(per.0) <= end.0) {
-                self.recent.pop_front();
-            }
+            let has_room = self.allowance.has_room(end);
             let is_same = |known: &&mut Hit| (known.span.0, &known.name) == (hit.span.0, &hit.name);
             if let Some(known) = self.waiting.iter_mut().find(is_same) {
                 known.is_asked |= hit.is_asked;
             } else if hit.is_asked && self.waiting.len() < WAITING_MAX {
                 self.waiting.push(hit);
-            } else if self.recent.len() >= number as usize || self.waiting.len() >= WAITING_MAX {
+            } else if !has_room || self.waiting.len() >= WAITING_MAX {
                 self.counts.beyond_rate += 1;
             } else if self.is_least(&hit) {
                 self.counts.less_slow += 1;
             } else {
-                self.recent.push_back(end);
+                self.allowance.use_up(end);
                 self.waiting.push(hit);
             }
         }
+    }
+
+    /// Takes a hit for which the rate had room, and of which the trace is there.
+    pub(super) fn take_admitted(&mut self, hit: Hit) {
+        self.counts.hits += 1;
+        self.waiting.push(hit);
     }
 
     /// Counts hits that were not looked at, because there were too many.
@@ -139,14 +158,29 @@ impl Captures {
         self.counts.beyond_rate += hits;
     }
 
+    /// Counts hits that were not looked at, as they were not above the floor.
+    pub(super) fn leave_out_less_slow(&mut self, hits: u64) {
+        self.counts.hits += hits;
+        self.counts.less_slow += hits;
+    }
+
     /// It would be the first to be removed.
     fn is_least(&self, hit: &Hit) -> bool {
-        let is_slower = |kept: &Kept| {
-            kept.is_asked
-                || kept.latency_ns > hit.latency_ns
-                || kept.latency_ns == hit.latency_ns && hit.latency_ns.is_some()
-        };
-        !hit.is_asked && self.kept.len() >= self.limits.keep && self.kept.iter().all(is_slower)
+        !hit.is_asked && self.floor().is_some_and(|floor| floor.is_above(hit))
+    }
+
+    /// What a hit must be above for its capture to stay; `None`: any stays.
+    pub(super) fn floor(&self) -> Option<Floor> {
+        if self.kept.len() < self.limits.keep {
+            return None;
+        }
+        let of_calls = self.kept.iter().filter(|kept| !kept.is_asked).map(|kept| kept.latency_ns);
+        match of_calls.min() {
+            // Captures that were asked for by hand give way to none.
+            None => Some(Floor(u64::MAX)),
+            // One of no call gives way to any.
+            Some(least) => least.map(Floor),
+        }
     }
 
     /// The time from which on the trace is needed, for hits that wait and for the next ones.
@@ -255,7 +289,7 @@ impl Captures {
     pub(super) fn summarise(&self) {
         let Counts { hits, beyond_rate, less_slow, made, failed } = self.counts;
         let bytes: u64 = self.kept.iter().map(|kept| kept.bytes).sum();
-        let Limits { directory, rate, .. } = &self.limits;
+        let (directory, rate) = (&self.limits.directory, self.allowance.rate());
         let mut said = format!(
             "{}, {made} captured, {} kept in {} ({})",
             counted(hits, "hit"),
@@ -279,4 +313,40 @@ impl Captures {
 fn capture_at(place: &Path) -> Option<Capture> {
     let capture: Capture = serde_json::from_slice(&fs::read(place.join(CAPTURE)).ok()?).ok()?;
     Some(Capture { path: place.display().to_string(), ..capture })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trigger_words::DurationNs;
+
+    /// Captures of which two are kept: these, by latency and whether they were asked for by hand.
+    fn floor(kept: &[(Option<u64>, bool)]) -> Option<Floor> {
+        let limits = Limits {
+            directory: PathBuf::new(),
+            before_ns: 0,
+            after_ns: 0,
+            rate: Rate { number: 1, per: DurationNs(1) },
+            keep: 2,
+            keep_bytes: u64::MAX,
+        };
+        let mut captures = Captures::new(limits);
+        captures.kept.extend(kept.iter().map(|&(latency_ns, is_asked)| Kept {
+            path: PathBuf::new(),
+            latency_ns,
+            is_asked,
+            at: Ns(0),
+            bytes: 0,
+        }));
+        captures.floor()
+    }
+
+    #[test]
+    fn the_slowest_stay_and_what_was_asked_for_by_hand() {
+        assert_eq!(floor(&[(Some(5), false)]), None, "there is room");
+        assert_eq!(floor(&[(Some(7), false), (Some(5), false)]), Some(Floor(5)));
+        assert_eq!(floor(&[(Some(7), false), (None, false)]), None, "what is no call goes first");
+        assert_eq!(floor(&[(Some(7), false), (None, true)]), Some(Floor(7)));
+        assert_eq!(floor(&[(None, true), (Some(5), true)]), Some(Floor(u64::MAX)));
+    }
 }

@@ -31,7 +31,7 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     buffers.values_mut().for_each(|pieces| pieces.retain(|piece| !piece.bytes.is_empty()));
     buffers.retain(|_, pieces| !pieces.is_empty());
     let Some(file) = files.first() else {
-        return Excerpt { from, to, trace: BTreeMap::new(), is_of_copies: false };
+        return Excerpt { from, to, trace: BTreeMap::new(), is_of_copies: false, untold: Vec::new() };
     };
     let after = |pieces: &[AuxPiece<'_>], time: Ns| decoder::first_psb_after(file, pieces, time);
     let needed = |pieces: &[AuxPiece<'_>]| psb_before(pieces, after(pieces, from));
@@ -53,6 +53,7 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
         to: Ns(to.0.saturating_add(TAIL_NS)),
         trace: buffers.iter().filter_map(trace).collect(),
         is_of_copies: false,
+        untold: Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use recorder::{Interrupts, Piece, Pieces, RingCopies};
 
 use crate::exit::Exit;
@@ -23,6 +23,8 @@ pub(super) struct LiveWatch<'a> {
     pub(super) interval: Duration,
     /// The terminal has a view.
     pub(super) on_screen: bool,
+    /// By which the recording is ended.
+    pub(super) interrupts: &'a Interrupts,
 }
 
 /// What a follower gets.
@@ -40,12 +42,12 @@ pub(super) fn run(
     copies: Option<Arc<RingCopies>>,
     follow: impl FnOnce(Arriving<'_>) -> Result<Exit> + Send,
 ) -> Result<Exit> {
-    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    let interrupts = live.interrupts;
     if live.on_screen {
         // A signal must not leave the terminal as the view has it.
         interrupts.keep();
     }
-    let prepared = Prepared::new(live.record, &interrupts)?;
+    let prepared = Prepared::new(live.record, interrupts)?;
     record_command::announce(live.record, &prepared);
     let spool = PieceDirectory::create(live.directory.as_deref())?;
     let (reader, pieces) = mpsc::channel();
@@ -58,7 +60,6 @@ pub(super) fn run(
         reader,
         copies,
     };
-    let interrupts = &interrupts;
     std::thread::scope(|scope| {
         let arriving = Arriving { pieces, waiting_bytes, interrupts };
         // Where decoding fails the recording ends, too.

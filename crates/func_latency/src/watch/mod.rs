@@ -7,8 +7,10 @@
 //! display   the figures of one interval, and of all so far -> lines, JSON, or the view (screen)
 //! triggers  hits -> captures          what was slow, with the trace around it
 //! snapshots rings that are overwritten -> captures              nothing else is decoded
+//!           SIGUSR2, the exit of a command, hits that probes see (probe_triggers)
 //! ```
 
+mod allowance;
 #[cfg(feature = "bpf")]
 mod by_probes;
 mod captures;
@@ -26,13 +28,17 @@ mod live;
 mod noticed;
 mod outside;
 #[cfg(feature = "bpf")]
+mod probe_triggers;
+#[cfg(feature = "bpf")]
 mod probed_capture;
+mod probed_hits;
 mod recent;
 mod replay;
 mod screen;
 mod snapshots;
 mod trace_capture;
 mod triggers;
+mod uprobes_pages;
 
 use std::io::{BufWriter, Write as _, stdout};
 use std::path::PathBuf;
@@ -112,24 +118,26 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         record.window = None;
     }
     let report = record.report.clone().context("no function is named")?;
-    if has_snapshots && uprobe::takes(&record) {
+    if has_snapshots && uprobe::must_take(&record) {
         return Err(failure(Exit::NotPossible, "--snapshot needs Intel PT; `func_latency doctor` says more"));
     }
     #[cfg(feature = "bpf")]
-    if uprobe::takes(&record) {
+    if !has_snapshots && uprobe::takes(&record) {
         let asked = WatchAsked { interval, format: report.format, on_screen, openmetrics, has_triggers };
         return by_probes::run(&record, asked, capturing);
     }
     #[cfg(not(feature = "bpf"))]
-    if uprobe::takes(&record) {
+    if !has_snapshots && uprobe::takes(&record) {
         return uprobe::run(&record, &Interrupts::hold().context("cannot hold signals back")?);
     }
     record.request.overwrites = has_snapshots;
-    let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen };
-    if let Some(Capturing { limits, listener, .. }) = capturing.take_if(|_| has_snapshots) {
+    let interrupts = Interrupts::hold().context("cannot hold signals back")?;
+    let interrupts = &interrupts;
+    let live = LiveWatch { record: &record, directory, most_bytes, interval, on_screen, interrupts };
+    if let Some(Capturing { limits, listener, triggers, .. }) = capturing.take_if(|_| has_snapshots) {
         let (calls, format) = (&report.calls, report.format);
         let asked = SnapshotsAsked { calls, with_kernel: !no_sched, format, limits, listener };
-        return snapshots::run(live, asked);
+        return snapshots::run(&live, asked, triggers);
     }
     capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
     live::run(&live, |recording| {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   rings    |=====|=====|=====|...                      overwritten; nothing leaves them
-//!   trigger        SIGUSR2, the exit of a command, the end of the watch
+//!   trigger        SIGUSR2, the exit of a command, the end of the watch, a hit that probes see
 //!   copies         of all rings, what they hold and no copy before has      -> pieces
 //!   records  threads, switches, mappings, all the time   -> pieces, the newest kept
 //!   capture  copies, and the records of all pieces that are kept
@@ -16,23 +16,30 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::Result;
-use model::{Ns, Recording, TscClock};
-use recorder::{Copied, Piece, RingCopies};
+use model::{FunctionId, Ns, Recording, TscClock};
+use recorder::{Copied, Piece, Proc, RingCopies};
 
 use super::captures::{Captures, Limits};
 use super::console::ATTENDED_EACH;
-use super::display::Display;
+use super::display::{Display, SeenCalls as _};
 use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece};
 use super::outside::{Event, Heard, Listener};
-use super::trace_capture::{CaptureTrace, TraceCapturer};
-use super::triggers::Hit;
+#[cfg(feature = "bpf")]
+use super::probe_triggers::{self, TriggersAsked};
+use super::probed_hits::{LeftOut, ProbedHit, ProbedHits};
+use super::trace_capture::{CaptureTrace, CopiedRings, TraceCapturer};
+use super::triggers::{Hit, Triggers};
+use super::uprobes_pages::UprobesPages;
 use crate::args::Format;
 use crate::config::CallsConfig;
 use crate::exit::Exit;
+#[cfg(not(feature = "bpf"))]
+use crate::exit::failure;
 use crate::messages;
 use crate::render::units::size;
+use crate::target::Wanted;
 
 /// What is asked for.
 pub(super) struct SnapshotsAsked<'a> {
@@ -48,15 +55,41 @@ pub(super) struct SnapshotsAsked<'a> {
 /// Pieces are no longer, so that a snapshot does not wait for its records.
 const PIECE_MAX: Duration = Duration::from_secs(1);
 
-/// Records, and takes snapshots.
-pub(super) fn run(live: LiveWatch<'_>, asked: SnapshotsAsked<'_>) -> Result<Exit> {
-    let live = LiveWatch { interval: live.interval.min(PIECE_MAX), ..live };
+/// Records, and takes snapshots; `triggers` make some, besides what the listener hears.
+pub(super) fn run(live: &LiveWatch<'_>, asked: SnapshotsAsked<'_>, triggers: Triggers) -> Result<Exit> {
     let copies = Arc::new(RingCopies::default());
-    let most_bytes = live.most_bytes;
+    let rate = asked.limits.rate;
+    if !triggers.need_probes() {
+        return record(live, asked, copies, ProbedHits::none(rate));
+    }
+    #[cfg(feature = "bpf")]
+    {
+        let looked_for = TriggersAsked { record: live.record, triggers, rate, copies: Arc::clone(&copies) };
+        probe_triggers::during(looked_for, live.interrupts, |hits| record(live, asked, copies, hits))
+    }
+    #[cfg(not(feature = "bpf"))]
+    {
+        let message = "--over and --on need probes with --snapshot, and this func_latency was built without eBPF (cargo build \
+                       --features bpf): SIGUSR2 and --until capture without";
+        Err(failure(Exit::NotPossible, message))
+    }
+}
+
+fn record(
+    live: &LiveWatch<'_>,
+    asked: SnapshotsAsked<'_>,
+    copies: Arc<RingCopies>,
+    hits: ProbedHits,
+) -> Result<Exit> {
+    let LiveWatch { record, most_bytes, on_screen, interrupts, .. } = *live;
+    let (directory, interval) = (live.directory.clone(), live.interval.min(PIECE_MAX));
+    let live = LiveWatch { record, directory, most_bytes, interval, on_screen, interrupts };
     followed::run(&live, Some(Arc::clone(&copies)), |arriving| {
         let Ok(first) = arriving.pieces.recv() else { return Ok(Exit::Nothing) };
         let opened = OpenedPiece::new(&first)?;
-        FlightRecorder::new(arriving, copies, most_bytes, opened.recording(), asked)?.run(first, opened)
+        let pages = UprobesPages::new(&live.record.request.target);
+        let recording = opened.recording();
+        FlightRecorder::new(arriving, copies, most_bytes, recording, asked, hits, pages)?.run(first, opened)
     })
 }
 
@@ -70,6 +103,8 @@ struct FlightRecorder<'a> {
     calls: &'a CallsConfig,
     clock: Option<TscClock>,
     heard: Heard<(Option<Ns>, u64)>,
+    probed: ProbedHits,
+    pages: UprobesPages<'a>,
     captures: Captures,
     display: Display,
     /// Those that are being taken, in the order in which they were asked for.
@@ -86,8 +121,9 @@ struct FlightRecorder<'a> {
 struct AskedSnapshot {
     /// That of the copies.
     number: u64,
-    event: Event,
-    at: Ns,
+    hit: Hit,
+    /// The watch ends with it.
+    ends: bool,
     copied: Option<Copied>,
 }
 
@@ -98,6 +134,8 @@ impl<'a> FlightRecorder<'a> {
         most_bytes: u64,
         first: &Recording<'_>,
         asked: SnapshotsAsked<'a>,
+        probed: ProbedHits,
+        pages: UprobesPages<'a>,
     ) -> Result<Self> {
         let SnapshotsAsked { calls, with_kernel, format, limits, mut listener } = asked;
         let clock = first.clock;
@@ -111,9 +149,11 @@ impl<'a> FlightRecorder<'a> {
             let number = asking.ask();
             (clock.map(recorder::perf_clock_now), number)
         });
+        probed.gate.open();
         messages::note(format!(
-            "no trace is written or decoded until SIGUSR2 (kill -USR2 {}), a command of --until, or the end",
-            std::process::id()
+            "no trace is written or decoded until SIGUSR2 (kill -USR2 {}), {}a command of --until, or the end",
+            std::process::id(),
+            if probed.are_looked_for { "a hit of --over or --on, " } else { "" }
         ));
         Ok(Self {
             arriving,
@@ -124,6 +164,8 @@ impl<'a> FlightRecorder<'a> {
             calls,
             clock,
             heard,
+            probed,
+            pages,
             captures: Captures::new(Limits { before_ns: 0, after_ns: 0, ..limits }),
             // Its thread must not take signals: those are held back by now.
             display: Display::new(format, false)?,
@@ -185,10 +227,35 @@ impl<'a> FlightRecorder<'a> {
 
     /// Takes what has happened.
     fn hear(&mut self) {
-        for ((at, number), event) in self.heard.take() {
+        for ((at, number), Event { trigger, name, ends }) in self.heard.take() {
             let at = at.unwrap_or_else(|| self.now());
-            self.asked.push_back(AskedSnapshot { number, event, at, copied: None });
+            let hit = Hit { is_asked: true, ..Hit::at(at, None, name, trigger) };
+            self.asked.push_back(AskedSnapshot { number, hit, ends, copied: None });
         }
+        for ProbedHit { number, hit, function } in self.probed.take() {
+            // Its process may end before there is the capture.
+            self.pages.look(&Proc::host());
+            let hit = Hit { span: self.recorded(hit.span), function: self.function_of(function), ..hit };
+            self.asked.push_back(AskedSnapshot { number, hit, ends: false, copied: None });
+        }
+        self.asked.make_contiguous().sort_by_key(|asked| asked.number);
+        let LeftOut { beyond_rate, less_slow } = self.probed.gate.take_left_out();
+        self.captures.leave_out(beyond_rate);
+        self.captures.leave_out_less_slow(less_slow);
+    }
+
+    /// A span of `CLOCK_MONOTONIC` in the recording's clock.
+    fn recorded(&self, (from, to): (Ns, Ns)) -> (Ns, Ns) {
+        let Some(clock) = self.clock else { return (self.now(), self.now()) };
+        let to_recorded = recorder::perf_clock_at_monotonic(clock, to);
+        (Ns(to_recorded.0.saturating_sub(to.since(from))), to_recorded)
+    }
+
+    /// The watched function of this name and object.
+    fn function_of(&self, called: Option<(String, String)>) -> Option<FunctionId> {
+        let (name, object) = called?;
+        let is_it = |wanted: &&Wanted| wanted.function.name == name && wanted.function.object_name == object;
+        self.growing.wanted().iter().find(is_it).map(|wanted| wanted.function.id)
     }
 
     fn now(&self) -> Ns {
@@ -207,11 +274,11 @@ impl<'a> FlightRecorder<'a> {
             if !first.copied.as_ref().is_some_and(is_there) {
                 break;
             }
-            let Some(AskedSnapshot { event, at, copied: Some(copied), .. }) = self.asked.pop_front() else {
+            let Some(AskedSnapshot { hit, ends, copied: Some(copied), .. }) = self.asked.pop_front() else {
                 break;
             };
-            self.is_over = event.ends;
-            self.capture(event, at, copied);
+            self.is_over = ends;
+            self.capture(hit, copied);
             if self.is_over {
                 self.arriving.interrupts.end_early();
             }
@@ -225,42 +292,48 @@ impl<'a> FlightRecorder<'a> {
             return;
         }
         self.hear();
-        let first = self.asked.front().map(|first| (first.at, first.event.name));
-        let (at, first_name) = first.unzip();
-        let at = at.unwrap_or_else(|| self.now());
-        let (mut copied, mut triggers) = (Copied::default(), Vec::new());
+        let (mut copied, mut hits) = (Copied::default(), Vec::new());
         for asked in std::mem::take(&mut self.asked) {
             copied.add(asked.copied.unwrap_or_default());
-            triggers.push(asked.event.trigger);
+            hits.push(asked.hit);
         }
         copied.add(self.copies.take_rest());
-        let name = first_name.unwrap_or("end");
-        let is_asked = !triggers.is_empty();
-        triggers.push("the end of the watch".to_owned());
-        if is_asked || !copied.trace.is_empty() {
-            self.capture(Event { trigger: triggers.join(", "), name, ends: true }, at, copied);
+        if hits.is_empty() && copied.trace.is_empty() {
+            return;
         }
+        let triggers: String = hits.iter().map(|hit| format!("{}, ", hit.trigger)).collect();
+        let trigger = format!("{triggers}the end of the watch");
+        // A call can be chosen in it, another event cannot.
+        let of_call = hits.iter().position(|hit| hit.latency_ns.is_some()).unwrap_or(0);
+        let hit = (of_call < hits.len()).then(|| hits.swap_remove(of_call));
+        let hit = hit.unwrap_or_else(|| Hit::at(self.now(), None, "end", String::new()));
+        self.capture(Hit { trigger, is_asked: true, ..hit }, copied);
     }
 
-    fn capture(&mut self, event: Event, at: Ns, copied: Copied) {
-        let Event { name, trigger, .. } = event;
+    /// `hit`: within the rate, if that limits it.
+    fn capture(&mut self, hit: Hit, copied: Copied) {
         self.has_left = copied.has_left;
         if copied.trace.is_empty() {
             let why = if copied.has_left { "there was no room for it" } else { "there is no new trace" };
-            messages::note(format!("{trigger}: nothing is captured: {why}"));
+            messages::note(format!("{}: nothing is captured: {why}", hit.trigger));
             return;
         }
-        let hit = Hit { is_asked: true, span: (at, copied.until), ..Hit::at(at, None, name, trigger) };
-        self.captures.take(vec![hit]);
+        match hit.is_asked {
+            true => self.captures.take(vec![hit]),
+            false => self.captures.take_admitted(hit),
+        }
         let kept = self.kept.trace();
         let begins = self.begins.max(kept.begins);
         if !copied.has_left {
             self.begins = copied.began.or(self.begins);
         }
-        let trace = CaptureTrace { copies: Some(copied.trace), begins, ..kept };
+        self.pages.look(&Proc::host());
+        let copies = Some(CopiedRings { copied, untold: self.pages.records() });
+        let trace = CaptureTrace { copies, begins, ..kept };
         let capturer = TraceCapturer { growing: &self.growing, trace: &trace, calls: self.calls };
         let display = &mut self.display;
         self.captures.make(&capturer, None, &mut |capture| display.captured(capture));
+        self.probed.gate.set_floor(self.captures.floor());
     }
 }
 

@@ -1,14 +1,13 @@
 //! Captures of trace: what is kept of it, and why its call was slow.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 
 use analyzer::{CallRow, Request};
 use anyhow::{Context as _, Result, ensure};
-use model::{AuxOffset, AuxOwner, Ns, Recording};
+use model::{Ns, Recording};
 use perfdata::{Excerpt, Source, write_excerpt};
+use recorder::Copied;
 
 use super::captures::{Capturer, Limits, begun, calls_shown};
 use super::display::SeenCalls as _;
@@ -32,14 +31,24 @@ pub(super) struct CaptureTrace<'a> {
     pub(super) begins: Option<Ns>,
     /// What was copied of rings that are overwritten, which a capture has as a whole; `None`: all trace is
     /// there.
-    pub(super) copies: Option<BTreeMap<AuxOwner, Range<AuxOffset>>>,
+    pub(super) copies: Option<CopiedRings>,
+}
+
+/// What rings that are overwritten had.
+pub(super) struct CopiedRings {
+    pub(super) copied: Copied,
+    /// Records that no file has ([`Excerpt::untold`]).
+    pub(super) untold: Vec<u8>,
 }
 
 impl CaptureTrace<'_> {
     /// What a capture has from a time to a time.
     fn excerpt(&self, from: Ns, to: Ns) -> Excerpt {
         match &self.copies {
-            Some(copies) => Excerpt { from, to, trace: copies.clone(), is_of_copies: true },
+            Some(CopiedRings { copied, untold }) => {
+                let (trace, untold) = (copied.trace.clone(), untold.clone());
+                Excerpt { from, to, trace, is_of_copies: true, untold }
+            }
             None => excerpt(&self.recordings, from, to),
         }
     }
@@ -65,13 +74,14 @@ impl Capturer for TraceCapturer<'_> {
         let image = growing.image().context("no code is known yet")?;
         let function = hit.function.or_else(|| growing.wanted().first().map(|wanted| wanted.function.id));
         let function = function.context("no function is known yet")?;
-        let is_gone = trace.begins.is_some_and(|begins| begins > hit.span.1);
+        let is_gone = trace.copies.is_none() && trace.begins.is_some_and(|begins| begins > hit.span.1);
         ensure!(!is_gone, "its trace is gone: --spool has room for more");
         let asked_from = Ns(hit.span.0.0.saturating_sub(limits.before_ns));
         // How far back a ring goes is not known.
         let from = if trace.copies.is_some() { trace.first_time() } else { asked_from };
         let from = from.max(trace.begins.unwrap_or_default());
-        let to = Ns(hit.span.1.0.saturating_add(limits.after_ns));
+        let asked_to = Ns(hit.span.1.0.saturating_add(limits.after_ns));
+        let to = trace.copies.as_ref().map_or(asked_to, |copies| copies.copied.until);
         let directory = BundleDir::new(place)?;
         let excerpt = trace.excerpt(from, to);
         directory.write_by(RECORDING.as_ref(), |out| Ok(write_excerpt(&trace.files, &excerpt, out)?))?;

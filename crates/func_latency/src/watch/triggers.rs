@@ -71,6 +71,11 @@ impl Hit {
         }
     }
 
+    /// A function of `--on` was entered.
+    pub(super) fn entered(time: Ns, tid: Tid, function: &str) -> Self {
+        Self::at(time, Some(tid), "on", format!("{function} was entered"))
+    }
+
     /// Something that has no length.
     pub(super) fn at(time: Ns, tid: Option<Tid>, name: &str, trigger: String) -> Self {
         let name = name.to_owned();
@@ -144,6 +149,17 @@ impl Triggers {
             Asked { on_gap: true, .. } => Some("--on-gap"),
             _ => None,
         }
+    }
+
+    /// What they look for, probes must see where nothing is decoded.
+    pub(super) const fn need_probes(&self) -> bool {
+        self.asked.over.is_some() || !self.asked.on.is_empty()
+    }
+
+    /// Calls above a latency are looked for.
+    #[cfg(feature = "bpf")]
+    pub(super) const fn has_over(&self) -> bool {
+        self.asked.over.is_some()
     }
 
     /// The names of the functions of `--on`.
@@ -251,7 +267,7 @@ impl Noticing<'_, '_> {
             if self.hits.len() >= HITS_MAX {
                 self.left_out += 1;
             } else {
-                self.hits.push(Hit::at(branch.time.point, Some(tid), "on", format!("{name} was entered")));
+                self.hits.push(Hit::entered(branch.time.point, tid, name));
             }
         }
     }

@@ -40,6 +40,8 @@ pub struct Excerpt {
     pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
     /// It is copies of rings: the kernel's places are those in the ring, and not in the buffer's stream.
     pub is_of_copies: bool,
+    /// Records that no source has: what is mapped, without times, as the kernel does not tell of it.
+    pub untold: Vec<u8>,
 }
 
 /// Why there is no excerpt.
@@ -380,6 +382,7 @@ impl<W: Write + Seek> Copier<'_, W> {
         for item in &start.state {
             self.at_time(item, Ns(0))?;
         }
+        self.put(&self.excerpt.untold)?;
         // In their order: a thread that is off its CPU has left it before the next one came, and one that
         // began to be traced on a CPU does not take it from the one that came later.
         let mut of_threads: Vec<_> = start.threads.values().flat_map(Before::records).collect();

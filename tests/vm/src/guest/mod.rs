@@ -14,6 +14,7 @@ mod perf_snapshots;
 mod process;
 mod record;
 mod refusals;
+mod snapshot_triggers;
 mod snapshots;
 mod targets;
 mod uprobes;
@@ -48,7 +49,7 @@ impl Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 25] = [
+pub const TRIALS: [Trial; 27] = [
     Trial::new("cost", cost::cost),
     Trial::new("killed", crashes::killed),
     Trial::new("killed-with-reasons", crashes::killed_with_reasons),
@@ -62,6 +63,7 @@ pub const TRIALS: [Trial; 25] = [
     Trial::new("captures", watch::captured),
     Trial::new("snapshots", snapshots::taken),
     Trial::new("snapshot-ends", snapshots::ended),
+    Trial::new("snapshot-triggers", snapshot_triggers::hit),
     Trial::new("perf-snapshots", perf_snapshots::same),
     Trial::new("view", watch::viewed),
     Trial::new("behind", watch::behind),
@@ -74,6 +76,7 @@ pub const TRIALS: [Trial; 25] = [
     Trial::new("doctor", doctor::doctor),
     Trial::new("refusals", refusals::all),
     Trial::long("minute", watch::for_a_minute),
+    Trial::long("triggers-at-ret", snapshot_triggers::hit_at_ret),
 ];
 
 /// What the line of a trial begins with that has seen what it should.
