@@ -20,7 +20,7 @@ use crate::stretch::{LastTime, Stretch};
 
 /// With so many events an output takes up no other segment. More would leave the caches of a processor
 /// before they are packed, which costs more than is saved where outputs are joined.
-const EVENTS_MAX: usize = 1 << 15;
+const EVENTS_MAX: usize = 1 << 14;
 
 /// Outputs of consecutive segments, laid together.
 #[derive(Default)]
