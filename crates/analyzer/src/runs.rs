@@ -385,11 +385,13 @@ mod tests {
 
     use super::*;
 
+    /// The runs as they stand in the script, of two events and more.
+    ///
     /// `+`: a call; `-`: the return from the last one; `!`: a return to elsewhere; `>`: a jump to a function;
-    /// `~`: into the middle of one, `*`: an indirect jump into it; `|`: tracing starts anew; `s` and `i`: a system call and an interrupt,
-    /// `.`: where they go on; `h`: a handler is entered, `r`: where it came goes on; `c`: a call out of the
-    /// IP filter, `b`: where it goes on; `(`: control comes in at a first instruction, `)`: it returns out of
-    /// the filter; `j`: it jumps out. The runs as they stand in the script, of two events and more.
+    /// `~`: into the middle of one, `*`: an indirect jump into it; `|`: tracing starts anew; `s` and `i`: a
+    /// system call and an interrupt, `.`: where they go on; `h`: a handler is entered, `r`: where it came
+    /// goes on; `c`: a call out of the IP filter, `b`: where it goes on; `(`: control comes in at a first
+    /// instruction, `)`: it returns out of the filter; `j`: it jumps out.
     fn found(script: &str) -> Vec<&str> {
         all(script).into_iter().filter_map(|run| script.get(run.places)).collect()
     }

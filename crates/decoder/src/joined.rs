@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use model::{Digester, Ns, Pid, RunPart, SpaceId, Tid, TraceEvent};
 
-use crate::laid::Piece;
+use crate::laid::LaidPiece;
 use crate::owner::Running;
 use crate::packed::Packer;
 use crate::segment_output::SegmentOutput;
-use crate::stored_run::OutputPlace;
-use crate::stored_segment::{Level, StoredSegment};
+use crate::stored_run::{Level, OutputPlace};
+use crate::stored_segment::StoredSegment;
 use crate::stretch::Stretch;
 
 /// With so many parts they are joined before more are added.
@@ -71,7 +71,7 @@ impl<D> Joined<D> {
         &mut self,
         segment: &StoredSegment,
         output: &SegmentOutput,
-        pieces: Vec<Piece<D>>,
+        pieces: Vec<LaidPiece<D>>,
         digester: &G,
     ) {
         self.segment.extend(segment);
@@ -122,7 +122,12 @@ impl<D> Joined<D> {
 
 impl<D> JoinedStretch<D> {
     /// Adds a piece of a stretch, which is `at` that place.
-    fn add(&mut self, stretch: &Stretch, Piece { places, left_out, run, .. }: Piece<D>, at: OutputPlace) {
+    fn add(
+        &mut self,
+        stretch: &Stretch,
+        LaidPiece { places, left_out, run, .. }: LaidPiece<D>,
+        at: OutputPlace,
+    ) {
         self.left_out += left_out;
         if let Some((run, _)) = run {
             return self.push(RunPart::Run(run), at..at.next_stretch());

@@ -100,7 +100,7 @@ impl Laid {
 }
 
 /// A part of an output's stretch.
-pub(crate) struct Piece<D> {
+pub(crate) struct LaidPiece<D> {
     /// Index of the stretch.
     pub(crate) stretch: usize,
     /// The places of its events there.
@@ -111,7 +111,7 @@ pub(crate) struct Piece<D> {
 }
 
 /// The pieces of an output, of all stretches.
-pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) -> Vec<Piece<G::Digest>> {
+pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) -> Vec<LaidPiece<G::Digest>> {
     let mut pieces = Vec::new();
     for (number, stretch) in output.stretches.iter().enumerate() {
         let (mut next, mut left_out) = (0, stretch.left_out);
@@ -119,14 +119,14 @@ pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) 
             let places = run.places.clone();
             if places.start > next || left_out > 0 {
                 let left_out = std::mem::take(&mut left_out);
-                pieces.push(Piece { stretch: number, places: next..places.start, left_out, run: None });
+                pieces.push(LaidPiece { stretch: number, places: next..places.start, left_out, run: None });
             }
             next = places.end;
-            pieces.push(Piece { stretch: number, places, left_out: 0, run: Some((run, bytes)) });
+            pieces.push(LaidPiece { stretch: number, places, left_out: 0, run: Some((run, bytes)) });
         }
         let rest = next..stretch.events.len();
         if next == 0 || left_out > 0 || !rest.is_empty() {
-            pieces.push(Piece { stretch: number, places: rest, left_out, run: None });
+            pieces.push(LaidPiece { stretch: number, places: rest, left_out, run: None });
         }
     }
     pieces
@@ -136,10 +136,10 @@ pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) 
 pub(crate) fn pack<D>(
     segment: &StoredSegment,
     output: &SegmentOutput,
-    pieces: &[Piece<D>],
+    pieces: &[LaidPiece<D>],
 ) -> Result<Vec<u8>, NoOutput> {
     let mut packer = Packer::default();
-    for Piece { stretch: number, places, left_out, run } in pieces {
+    for LaidPiece { stretch: number, places, left_out, run } in pieces {
         let Some(stretch) = output.stretches.get(*number) else { continue };
         match run {
             Some((run, bytes)) => {

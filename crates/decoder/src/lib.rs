@@ -81,7 +81,8 @@ pub use segment_output::SegmentOutput;
 pub use share::{Share, ShareRange, shares};
 pub use store::{StoredOutputs, StoredParts};
 pub use stored::{decode_share, join_stored, with_missing};
-pub use stored_segment::{Level, SegmentKey, StoredSegment};
+pub use stored_run::Level;
+pub use stored_segment::{SegmentKey, StoredSegment};
 pub use stretch::LastTime;
 pub use stretch::Stretch;
 

@@ -8,8 +8,7 @@ use model::{AuxOffset, DigestSink, DigestedRun, Digester, Pid, SpaceId, Tid, Tra
 use crate::Context;
 use crate::segment_output::SegmentOutput;
 use crate::store::Store;
-use crate::stored_run::{OutputPlace, StoredRun};
-use crate::stored_segment::Level;
+use crate::stored_run::{Level, OutputPlace, StoredRun};
 
 /// A part of what a run was digested from.
 pub(crate) enum Below {

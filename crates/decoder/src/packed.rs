@@ -6,7 +6,7 @@
 //!   stretches   thread, address space, and of each event:
 //!                 number of its transfer + 1 (0: the next gap), AUX offset and estimate since the event
 //!                 before, distance of the bounds from the estimate
-//!               or, of a run that has a digest in the place of its events: where these are, times, and digest
+//!               or, of a run with a digest in the place of its events: where these are, times, and digest
 //! ```
 //! Ids of functions, objects and address spaces stand as they are: they are those of every process that loads
 //! the same image. Numbers have 7 bits a byte, so that an event has about 8 bytes; `postcard` writes all
@@ -23,8 +23,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::owner::Running;
 use crate::segment_output::SegmentOutput;
-use crate::stored_run::{OutputPlace, StoredRun};
-use crate::stored_segment::Level;
+use crate::stored_run::{Level, OutputPlace, StoredRun};
 use crate::stretch::Stretch;
 
 /// Bytes that are no segment's output.

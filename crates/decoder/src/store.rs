@@ -10,7 +10,8 @@ use crate::laid::Laid;
 use crate::segment::{Segment, Stream, segment_bytes_of};
 use crate::segment_decoder::SegmentDecoder;
 use crate::segment_output::SegmentOutput;
-use crate::stored_segment::{Level, SegmentKey, StoredSegment};
+use crate::stored_run::Level;
+use crate::stored_segment::{SegmentKey, StoredSegment};
 use crate::stretch::Stretch;
 
 /// Where outputs are stored.

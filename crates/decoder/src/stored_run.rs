@@ -11,7 +11,14 @@ use std::ops::Range;
 use model::{AuxOffset, DigestedRun, EventTime};
 use serde::{Deserialize, Serialize};
 
-use crate::stored_segment::Level;
+/// What an output is made of. In the order of what does in the place of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    /// Of outputs that are stored, too.
+    Joined,
+    /// Of trace.
+    Decoded,
+}
 
 /// A place in the outputs of consecutive segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,7 +34,7 @@ pub(crate) struct OutputPlace {
 impl OutputPlace {
     /// Where the next stretch begins.
     pub(crate) fn next_stretch(self) -> Self {
-        Self { stretch: self.stretch + 1, event: 0, ..self }
+        Self { stretch: self.stretch.saturating_add(1), event: 0, ..self }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::owner::{Owner, Running};
 use crate::pieces::{clip, first_time, start_time};
 use crate::segment::Segment;
 use crate::segment_output::SegmentOutput;
+use crate::stored_run::Level;
 use crate::stretch::{LastTime, Stretch};
 
 /// A segment, or consecutive ones laid together, with stored output; or a missing one.
@@ -35,15 +36,6 @@ pub struct StoredSegment {
 
 /// Buffer, start and level.
 pub type SegmentKey = (usize, AuxOffset, Level);
-
-/// What an output is made of. In the order of what does in the place of the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Level {
-    /// Of outputs that are stored, too.
-    Joined,
-    /// Of trace.
-    Decoded,
-}
 
 impl StoredSegment {
     /// Of a segment that is decoded.

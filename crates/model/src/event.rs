@@ -241,7 +241,7 @@ pub trait Digester: Sync {
     /// without knowing those before.
     fn digest(&self, tid: Tid, space: SpaceId, events: &[TraceEvent]) -> Vec<DigestedRun<Self::Digest>>;
 
-    /// [`Self::digest`] of what a thread did, which was digested in parts: longer runs, each of several parts.
+    /// [`Self::digest`] of what a thread did, some of it digested: longer runs, each of several parts.
     fn join(
         &self,
         tid: Tid,

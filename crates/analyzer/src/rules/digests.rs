@@ -1,4 +1,5 @@
-//! Whoever analyses what: the same report, and the same rows.
+//! Whether a worker, a worker of another process or the joining thread analyses a run: the same report, and
+//! the same rows.
 
 use model::{DigestSink, DigestedRun, Digester, EventSink, Pid, RunPart, SpaceId, Tid, TraceEvent, WholeRun};
 
@@ -95,7 +96,7 @@ impl Digested {
     }
 }
 
-/// As another process would have it, if that has a use for it.
+/// The run as another process has it, if that has a use for it.
 fn stored(digester: &RunDigester<'_>, run: DigestedRun<RunDigest>) -> DigestedRun<RunDigest> {
     let DigestedRun { places, events, first, last, digest } = run;
     let bytes = digester.pack(&digest);
