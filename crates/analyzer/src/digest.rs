@@ -139,9 +139,7 @@ impl<'a> RunDigester<'a> {
     pub fn for_store(self) -> Self {
         Self { keeps: Keeps::Slowest, ..self }
     }
-}
 
-impl<'a> RunDigester<'a> {
     fn digest_items<I: DigestedItem>(
         &self,
         tid: Tid,
@@ -222,15 +220,14 @@ impl Digester for RunDigester<'_> {
 }
 
 impl<'a> Session<'a> {
-    /// The times of a thread off the CPU from `first` on, for a run up to `last`: those that ended before
-    /// have passed. Whether they have is asked when it is the run's turn.
-    fn off_cpu_from(&mut self, tid: Tid, first: EventTime, last: EventTime) -> OffCpuClock<'a> {
+    /// The times of a thread off the CPU from `first` on: those that ended before have passed. Whether they
+    /// have is asked when it is the run's turn.
+    fn off_cpu_from(&mut self, tid: Tid, first: EventTime) -> OffCpuClock<'a> {
         let all = self.around.schedule.thread(tid).map_or(&[][..], |life| &life.off_cpu);
         let passed = all.partition_point(|off| off.to.is_some_and(|to| to <= first.point));
         let left = all.get(passed..).unwrap_or_default();
-        let may_pass = left.first().and_then(|off| off.to).is_some_and(|to| to <= last.hi);
-        // Where none passes no call asks when they were.
-        let before_ns = if may_pass { self.causes.off_cpu_before(tid, first.point) } else { 0 };
+        // Where none is left no call asks when they were.
+        let before_ns = if left.is_empty() { 0 } else { self.causes.off_cpu_before(tid, first.point) };
         OffCpuClock::after(before_ns, left)
     }
 }
@@ -267,13 +264,6 @@ impl RunItem for RunPart<RunDigest> {
         match self {
             Self::Event(event) => event.time(),
             Self::Run(run) => run.first,
-        }
-    }
-
-    fn last(&self) -> EventTime {
-        match self {
-            Self::Event(event) => event.time(),
-            Self::Run(run) => run.last,
         }
     }
 
@@ -327,7 +317,7 @@ impl<'a> Thread<'a> {
         let left = (run.caller == Sight::Out).then_some(Left::OutOfSight);
         self.control = Control::default();
         self.control.left = left;
-        self.off_cpu = session.off_cpu_from(self.tid, first, items.last()?.last());
+        self.off_cpu = session.off_cpu_from(self.tid, first);
         let (off_cpu_before_ns, left_before) = (self.off_cpu.total_ns(), self.off_cpu.left()?);
         let outside_since = (run.caller == Sight::Out).then_some(first.point);
         self.window = ThreadWindow::of_run(session.around.has_ip_filter, outside_since);
@@ -397,7 +387,13 @@ impl<'a> Thread<'a> {
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
         let is_met = !(starts && (has_past || !self.certainty.is_of_all()));
         let is_in_window = self.window.passes(first.point, is_outside);
-        let is_same_off_cpu = self.off_cpu.left() == Some(off_cpu_left.0);
+        // As the first event passes it: outside, tracing starts with that.
+        let mut off_cpu = self.off_cpu;
+        off_cpu.pass(first);
+        if is_outside {
+            off_cpu.start(EventTime::exact(first.point));
+        }
+        let is_same_off_cpu = off_cpu.left() == Some(off_cpu_left.0);
         let is_same_thread = lives && is_same_off_cpu && is_in_window;
         is_there && is_decided && is_same_thread && is_met && has_room && may_call
     }
@@ -408,6 +404,7 @@ impl<'a> Thread<'a> {
         (self.now, self.at) = (*last, run.last_at);
         self.control.space = space;
         run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
+        self.off_cpu.count_to(run.off_cpu_left.0);
         self.hand_over_kept(session, run);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };

@@ -1,4 +1,4 @@
-//! Events for who takes no digests.
+//! Events one by one, for a sink that takes no digests.
 
 use model::{DigestSink, DigestedRun, EventSink, Pid, SpaceId, Tid, TraceEvent, WholeRun};
 

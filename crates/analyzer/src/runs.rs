@@ -39,9 +39,6 @@ pub(crate) trait RunItem {
     /// The time of its first event.
     fn first(&self) -> EventTime;
 
-    /// The time of its last event.
-    fn last(&self) -> EventTime;
-
     /// How many events it is.
     fn events(&self) -> u64;
 }
@@ -62,10 +59,6 @@ impl RunItem for TraceEvent {
     }
 
     fn first(&self) -> EventTime {
-        self.time()
-    }
-
-    fn last(&self) -> EventTime {
         self.time()
     }
 

@@ -125,7 +125,7 @@ impl<'a> ThreadWindow<'a> {
         if let Some((since, outside_ns)) = &mut self.outside
             && let Some(since) = since.take()
         {
-            *outside_ns += time.since(since.max(self.counted_until));
+            *outside_ns = outside_ns.saturating_add(time.since(since.max(self.counted_until)));
         }
     }
 

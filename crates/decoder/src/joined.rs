@@ -23,12 +23,17 @@ use crate::stretch::Stretch;
 /// With so many parts they are joined before more are added.
 const PARTS_MAX: usize = 1 << 12;
 
+/// Of outputs with more bytes no more are joined: what is joined has no more than these.
+const BYTES_MAX: usize = 1 << 22;
+
 /// Outputs of consecutive segments, joined.
 pub(crate) struct Joined<D> {
     /// All of them as one.
     segment: StoredSegment,
     /// How many outputs there are.
     outputs: usize,
+    /// The bytes of all.
+    bytes: usize,
     /// Of all outputs, without stretches.
     counts: SegmentOutput,
     stretches: Vec<JoinedStretch<D>>,
@@ -52,6 +57,7 @@ impl<D> Joined<D> {
         Self {
             segment: StoredSegment { bytes: 0, level: Level::Joined, ..segment },
             outputs: 0,
+            bytes: 0,
             counts: SegmentOutput::default(),
             stretches: Vec::new(),
         }
@@ -59,7 +65,7 @@ impl<D> Joined<D> {
 
     /// The next output can be added.
     pub(crate) fn is_followed_by(&self, next: &StoredSegment) -> bool {
-        self.segment.is_followed_by(next) && self.parts() < PARTS_MAX
+        self.segment.is_followed_by(next) && self.parts() < PARTS_MAX && self.bytes < BYTES_MAX
     }
 
     fn parts(&self) -> usize {
@@ -79,6 +85,7 @@ impl<D> Joined<D> {
         self.counts.add_counts(output);
         for (number, piece) in pieces.into_iter().enumerate() {
             let Some(stretch) = output.stretches.get(piece.stretch) else { continue };
+            self.bytes += piece.bytes();
             let at = OutputPlace { segment: segment.at, stretch: number, event: 0 };
             self.of(stretch).add(stretch, piece, at);
         }

@@ -110,6 +110,13 @@ pub(crate) struct LaidPiece<D> {
     pub(crate) run: Option<(DigestedRun<D>, Vec<u8>)>,
 }
 
+impl<D> LaidPiece<D> {
+    /// About so many bytes in a store.
+    pub(crate) fn bytes(&self) -> usize {
+        self.run.as_ref().map_or(self.places.len() * EVENT_BYTES, |(_, bytes)| bytes.len())
+    }
+}
+
 /// The pieces of an output, of all stretches.
 pub(crate) fn pieces<G: Digester>(output: &SegmentOutput, digester: Option<&G>) -> Vec<LaidPiece<G::Digest>> {
     let mut pieces = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use model::{AuxOffset, DigestSink, DigestedRun, Digester, Pid, SpaceId, Tid, TraceEvent, WholeRun};
 
@@ -9,6 +10,7 @@ use crate::Context;
 use crate::segment_output::SegmentOutput;
 use crate::store::Store;
 use crate::stored_run::{Level, OutputPlace, StoredRun};
+use crate::stretch::Stretch;
 
 /// A part of what a run was digested from.
 pub(crate) enum Below {
@@ -16,14 +18,33 @@ pub(crate) enum Below {
     Run(Box<StoredRun>),
 }
 
-/// The levels below an output. Without a store there is none, and no stored run.
+/// What decoding and joining know of a recording, with the levels below its outputs. Without a store there is
+/// none, and no stored run.
 pub(crate) struct Lower<'a, G> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) store: Option<&'a Store<'a>>,
     pub(crate) digester: Option<&'a G>,
-    /// Of each buffer the output that was decoded last. Runs of a buffer are asked for in order: each of its
+    /// Of each buffer the segment that was decoded last. Runs of a buffer are asked for in order: each of its
     /// segments is decoded once.
-    decoded: RefCell<BTreeMap<usize, (AuxOffset, SegmentOutput)>>,
+    decoded: RefCell<LastOutputs>,
+    /// Of each buffer the output that was read last.
+    read: RefCell<LastOutputs>,
+}
+
+/// By buffer: where the segment starts, and its output.
+type LastOutputs = BTreeMap<usize, (AuxOffset, SegmentOutput)>;
+
+/// The output of a segment, which `make` gives if it is not the last one.
+fn last_or(
+    outputs: &mut LastOutputs,
+    (buffer, at): (usize, AuxOffset),
+    make: impl Fn() -> SegmentOutput,
+) -> &SegmentOutput {
+    let known = outputs.entry(buffer).or_insert_with(|| (at, make()));
+    if known.0 != at {
+        *known = (at, make());
+    }
+    &known.1
 }
 
 impl<'a, G: Digester> Lower<'a, G> {
@@ -32,7 +53,7 @@ impl<'a, G: Digester> Lower<'a, G> {
         store: Option<&'a Store<'a>>,
         digester: Option<&'a G>,
     ) -> Self {
-        Self { context, store, digester, decoded: RefCell::default() }
+        Self { context, store, digester, decoded: RefCell::default(), read: RefCell::default() }
     }
 
     /// Gives what is below a run, in order.
@@ -42,29 +63,21 @@ impl<'a, G: Digester> Lower<'a, G> {
             return give(Below::Events(self.decoded(store, run)));
         }
         let StoredRun { buffer, ref below, .. } = *run;
+        let (mut read, mut events) = (self.read.borrow_mut(), 0);
         for at in store.starts(buffer, below.start.segment..=below.end.segment) {
-            for (number, mut stretch) in
-                store.output(&(buffer, at, Level::Decoded)).stretches.into_iter().enumerate()
-            {
+            let output = || store.output(&(buffer, at, Level::Decoded));
+            for (number, stretch) in last_or(&mut read, (buffer, at), output).stretches.iter().enumerate() {
                 let place = OutputPlace { segment: at, stretch: number, event: 0 };
-                if place >= below.end {
-                    return;
-                }
-                if place.next_stretch() <= below.start {
-                    continue;
-                }
-                if let Some(run) = stretch.stored {
-                    give(Below::Run(run));
-                    continue;
-                }
-                if below.end < place.next_stretch() {
-                    stretch.events.truncate(below.end.event);
-                }
-                if place < below.start {
-                    stretch.events.drain(..below.start.event.min(stretch.events.len()));
-                }
-                give(Below::Events(stretch.events));
+                let Some(part) = part_of(stretch, place, below) else { continue };
+                events += match &part {
+                    Below::Events(events) => events.len() as u64,
+                    Below::Run(run) => run.events,
+                };
+                give(part);
             }
+        }
+        if events != run.events {
+            store.mismatch(buffer, below.start.segment);
         }
     }
 
@@ -72,12 +85,8 @@ impl<'a, G: Digester> Lower<'a, G> {
     fn decoded(&self, store: &Store<'_>, run: &StoredRun) -> Vec<TraceEvent> {
         let OutputPlace { segment: at, stretch, event } = run.below.start;
         let mut decoded = self.decoded.borrow_mut();
-        let decode = || (at, store.decode_again(self.context, run.buffer, at));
-        let known = decoded.entry(run.buffer).or_insert_with(decode);
-        if known.0 != at {
-            *known = decode();
-        }
-        let stretch = known.1.stretches.get(stretch);
+        let decode = || store.decode_again(self.context, run.buffer, at);
+        let stretch = last_or(&mut decoded, (run.buffer, at), decode).stretches.get(stretch);
         let events = stretch.and_then(|stretch| stretch.events.get(event..run.below.end.event));
         let times = events.and_then(|events| Some((events.first()?.time(), events.last()?.time())));
         if times != Some((run.first, run.last)) {
@@ -92,6 +101,19 @@ impl<'a, G: Digester> Lower<'a, G> {
         let digest = self.digester?.unpack(&run.digest, &run.with(()))?;
         Some(run.with(digest))
     }
+}
+
+/// What of a stretch at `place` is within `below`, if something is.
+fn part_of(stretch: &Stretch, place: OutputPlace, below: &Range<OutputPlace>) -> Option<Below> {
+    if place >= below.end || place.next_stretch() <= below.start {
+        return None;
+    }
+    if let Some(run) = &stretch.stored {
+        return Some(Below::Run(run.clone()));
+    }
+    let first = if place < below.start { below.start.event } else { 0 };
+    let end = if below.end < place.next_stretch() { below.end.event } else { stretch.events.len() };
+    stretch.events.get(first..end).map(|events| Below::Events(events.to_vec()))
 }
 
 /// A stored run of a thread.

@@ -95,10 +95,16 @@ impl<'o> Store<'o> {
             && let Some(stream) = Stream::new(stored.buffer, buffer, |_| at..stored.end)
         {
             laid.begin(*stored, matches!(buffer.owner, AuxOwner::Thread(_)), stored.after);
-            for segment in stream.segments(segment_bytes_of(recording, buffer.owner, self.segment_bytes)) {
+            let bytes = segment_bytes_of(recording, buffer.owner, self.segment_bytes);
+            for (number, segment) in stream.segments(bytes).enumerate() {
+                let next = StoredSegment { at: segment.start(), end: segment.end, bytes: 0, ..*stored };
+                // More was never laid together: the index is damaged.
+                if number > 0 && !laid.is_followed_by(&next) {
+                    break;
+                }
                 let mut output = self.decoder.decode(context, &segment);
                 output.stretches.iter_mut().for_each(Stretch::keep_forward);
-                laid.add(StoredSegment::of(context, &segment), output, self.decoder);
+                laid.add(next, output, self.decoder);
             }
         }
         laid.into_output()

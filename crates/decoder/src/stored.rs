@@ -30,7 +30,7 @@ use crate::{Context, DecodeOptions, DecodeStats, Decoded, NoDigester, join};
 type TakeOutput<'t> = dyn FnMut(StoredSegment, Result<Vec<u8>, NoOutput>) -> ControlFlow<()> + 't;
 
 /// Decodes a share of a recording and gives the outputs of its segments to `take`, until that breaks:
-/// consecutive segments of a thread's buffer as one, and behind many of these one that joins them. One thread
+/// consecutive segments of a thread's buffer as one, and after many of these one that joins them. One thread
 /// digests and packs what all workers decode.
 pub fn decode_share<G: Digester>(
     decoder: Box<dyn SegmentDecoder>,

@@ -25,7 +25,7 @@ pub enum Level {
 pub(crate) struct OutputPlace {
     /// Where the segment starts.
     pub(crate) segment: AuxOffset,
-    /// Index of a stretch of its output.
+    /// Index of a stretch of its output: before that was stored, if it is decoded again.
     pub(crate) stretch: usize,
     /// Index of an event of the stretch.
     pub(crate) event: usize,
@@ -39,11 +39,11 @@ impl OutputPlace {
 }
 
 /// A run of events of a stored output.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoredRun {
     /// Index in `Recording::buffers`.
     pub(crate) buffer: usize,
-    /// Of its output: outputs are below a joined one, and else trace.
+    /// Level of the output that has the run.
     pub(crate) level: Level,
     /// What it was digested from.
     pub(crate) below: Range<OutputPlace>,

@@ -61,12 +61,12 @@ impl StoredSegment {
         (self.buffer, self.at, self.level)
     }
 
-    /// The next one is behind this one.
+    /// The next one starts where this one ends.
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
         (self.buffer, self.end) == (next.buffer, next.at)
     }
 
-    /// With the one behind it.
+    /// Adds the one that starts where it ends.
     pub(crate) fn extend(&mut self, next: &Self) {
         (self.end, self.until) = (next.end, next.until);
         self.bytes += next.bytes;

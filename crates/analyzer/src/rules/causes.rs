@@ -49,6 +49,25 @@ fn the_calls_own_time_by_what_it_waited_for_and_who_woke_it() {
     assert_eq!(causes.wakers, [waker(9, 20), waker(8, 1)]);
 }
 
+/// The estimate of when it is back is in a time off the CPU, and so is all that the bounds behind a PSB leave
+/// for what follows.
+#[test]
+fn a_time_off_the_cpu_that_ends_after_the_last_event_of_a_call_may_be_in_it() {
+    let report = analyse(
+        "
+        filter
+        slept 10 202 15 8 20
+        slept 52 35 60 9 80
+        40 start f
+        42 out.call f+10 lib
+        45/54/100 start f+15
+        50/55/60 out.ret f+20 main+15",
+        Request::default(),
+    );
+    let reason = ReasonRow { reason: Reason::Syscall(35), count: 1, split: split(8, 20) };
+    assert_eq!(report.functions[0].off_cpu_causes.as_ref().unwrap().reasons, [reason]);
+}
+
 #[test]
 fn only_outermost_activations_are_summed() {
     let causes = causes(
