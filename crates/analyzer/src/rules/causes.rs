@@ -58,6 +58,8 @@ fn a_time_off_the_cpu_that_ends_after_the_last_event_of_a_call_may_be_in_it() {
         filter
         slept 10 202 15 8 20
         slept 52 35 60 9 80
+        22 start f
+        24 out.ret f+20 main+15
         40 start f
         42 out.call f+10 lib
         45/54/100 start f+15
