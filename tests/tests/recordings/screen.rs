@@ -97,12 +97,16 @@ fn ctrl_c_ends_what_still_goes_on_when_the_view_was_left() {
     terminal.until("a capture is there", |_| captures().is_ok_and(|mut all| all.next().is_some())).unwrap();
     terminal.press("q").unwrap();
     terminal.writes("\x1b[?1049l").unwrap();
-    terminal.press("\x03").unwrap();
-    let interrupted = Instant::now();
+    // The watch may still take the first one, where it looks if it is over; the next one ends the program.
+    let until = Instant::now() + Duration::from_secs(20);
+    while terminal.child.try_wait().unwrap().is_none() && Instant::now() < until {
+        terminal.press("\x03").unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(Instant::now() < until, "it is deaf to Ctrl-C");
     let status = terminal.ends().unwrap();
-    // Where q was heard between two captures nothing was left to interrupt.
+    // Where q was heard between two captures nothing may have been left to interrupt.
     assert!(status.success() || status.signal() == Some(Signal::INT.as_raw()), "{status}");
-    assert!(interrupted.elapsed() < Duration::from_secs(20), "{:?}", interrupted.elapsed());
 }
 
 #[test]

@@ -101,14 +101,18 @@ impl<'o> PartWriter<'o> {
     pub(crate) fn finish(self, facts: &Facts) -> io::Result<()> {
         let Self { out, place, mut entries } = self;
         entries.sort_by_key(|entry| entry.segment.key());
-        let index = Index { facts: facts.clone(), entries };
-        let bytes = postcard::to_allocvec(&index).map_err(io::Error::other)?;
-        out.write_all(&bytes)?;
-        out.write_all(&place.to_le_bytes())?;
-        out.write_all(&(bytes.len() as u64).to_le_bytes())?;
-        out.write_all(&crc32fast::hash(&bytes).to_le_bytes())?;
-        out.write_all(MAGIC)
+        write_index(out, place, &Index { facts: facts.clone(), entries })
     }
+}
+
+/// Writes the end of a file: its index, at this place.
+fn write_index(out: &mut dyn Write, place: u64, index: &Index) -> io::Result<()> {
+    let bytes = postcard::to_allocvec(index).map_err(io::Error::other)?;
+    out.write_all(&bytes)?;
+    out.write_all(&place.to_le_bytes())?;
+    out.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    out.write_all(&crc32fast::hash(&bytes).to_le_bytes())?;
+    out.write_all(MAGIC)
 }
 
 /// A file, opened.
@@ -287,22 +291,24 @@ mod tests {
         }
         let missing = StoredSegment { is_there: false, ..segment(0, 1, 2) };
         let empty = StoredSegment { end: AuxOffset(1), ..segment(0, 1, 2) };
+        let joined = |at, end| StoredSegment { level: Level::Joined, ..segment(0, at, end) };
         let lists = [
             vec![missing],
             vec![empty],
-            vec![segment(1, 0, 1), segment(0, 0, 1)],
             vec![segment(0, 0, 2), segment(0, 1, 3)],
+            vec![joined(0, 4), segment(0, 0, 2), joined(3, 5)],
         ];
         for segments in lists {
             assert_eq!(refused(&facts(1, &[1]), &segments), "has segments that there cannot be");
         }
-        // Two segments with one output.
-        let mut bytes = Vec::new();
-        let mut writer = PartWriter::new(&mut bytes).unwrap();
-        writer.add(segment(0, 0, 1), b"out").unwrap();
-        let again = Entry { segment: segment(0, 1, 2), ..writer.entries[0] };
-        writer.entries.push(again);
-        writer.finish(&facts(1, &[1])).unwrap();
-        assert_eq!(read_index(&bytes).map(drop), Err("has segments that there cannot be"));
+        // Two segments with one output, and two that are not in order.
+        let entry = |segment, place| Entry { segment, place, bytes: 3, crc: 0 };
+        let twice = vec![entry(segment(0, 0, 1), 8), entry(segment(0, 1, 2), 8)];
+        let turned = vec![entry(segment(1, 0, 1), 8), entry(segment(0, 0, 1), 11)];
+        for (entries, end) in [(twice, 11), (turned, 14)] {
+            let mut bytes = [&MAGIC[..], b"outout"].concat()[..end].to_vec();
+            write_index(&mut bytes, end as u64, &Index { facts: facts(1, &[1]), entries }).unwrap();
+            assert_eq!(read_index(&bytes).map(drop), Err("has segments that there cannot be"));
+        }
     }
 }
