@@ -32,7 +32,7 @@ use crate::paths::Vm;
 pub struct Trial {
     /// Its name.
     pub name: &'static str,
-    /// It takes minutes: for the full run, or by its name.
+    /// For the full run, or by its name: it takes long, and others of every run come close to it.
     pub is_long: bool,
     /// Says what it has seen; an error if that is wrong.
     run: fn(&Vm) -> Result<String>,
@@ -58,11 +58,11 @@ pub const TRIALS: [Trial; 27] = [
     Trial::new("second-signal", endings::second_signal),
     Trial::new("started-program", endings::started_program),
     Trial::new("processes", targets::processes),
-    Trial::new("two-recordings", targets::two_recordings),
+    Trial::long("two-recordings", targets::two_recordings),
     Trial::new("watch", watch::added_up),
     Trial::new("captures", watch::captured),
     Trial::new("snapshots", snapshots::taken),
-    Trial::new("snapshot-ends", snapshots::ended),
+    Trial::long("snapshot-ends", snapshots::ended),
     Trial::new("snapshot-triggers", snapshot_triggers::hit),
     Trial::new("perf-snapshots", perf_snapshots::same),
     Trial::new("view", watch::viewed),
