@@ -101,7 +101,8 @@ fn ctrl_c_ends_what_still_goes_on_when_the_view_was_left() {
     let until = Instant::now() + Duration::from_secs(20);
     while terminal.child.try_wait().unwrap().is_none() && Instant::now() < until {
         terminal.press("\x03").unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        let next = Instant::now() + Duration::from_millis(200);
+        terminal.until("a moment passes", |_| Instant::now() > next).unwrap();
     }
     assert!(Instant::now() < until, "it is deaf to Ctrl-C");
     let status = terminal.ends().unwrap();
