@@ -12,6 +12,8 @@
 //!
 //! Digests of neighbours join to one of a longer run: a worker's thread takes them as the one in order does.
 
+mod item;
+
 use std::sync::{Arc, Mutex};
 
 use model::{AuxOffset, DigestedRun, Digester, EventTime, FunctionId, RunPart, SpaceId, Tid, TraceEvent};
@@ -32,13 +34,14 @@ use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
 use crate::running::{Activation, EndedCall};
-use crate::runs::{ItemKind, Run, RunItem, Sight, runs};
+use crate::runs::{Run, RunItem, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind};
 use crate::thread::Thread;
 use crate::traced_causes::TracedCauses;
 use crate::window::ThreadWindow;
+use item::DigestedItem;
 
 /// A shorter run costs more than it saves.
 const EVENTS_MIN: u64 = 16;
@@ -232,78 +235,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a run is digested from.
-trait DigestedItem: RunItem + Sized {
-    /// Passes the items; whether all could be.
-    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool;
-
-    /// Frames that are open at once in these items, at most.
-    fn depth(items: &[Self]) -> usize;
-}
-
-impl DigestedItem for TraceEvent {
-    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool {
-        thread.events(session, space, items);
-        true
-    }
-
-    fn depth(items: &[Self]) -> usize {
-        items.len()
-    }
-}
-
-impl RunItem for RunPart<RunDigest> {
-    fn kind(&self) -> ItemKind<'_> {
-        match self {
-            Self::Event(event) => ItemKind::Event(event),
-            Self::Run(run) => ItemKind::Run { caller: run.digest.caller, starts: run.digest.starts },
-        }
-    }
-
-    fn first(&self) -> EventTime {
-        match self {
-            Self::Event(event) => event.time(),
-            Self::Run(run) => run.first,
-        }
-    }
-
-    fn events(&self) -> u64 {
-        match self {
-            Self::Event(_) => 1,
-            Self::Run(run) => run.events,
-        }
-    }
-}
-
-impl DigestedItem for RunPart<RunDigest> {
-    fn pass<'a>(items: &[Self], thread: &mut Thread<'a>, session: &mut Session<'a>, space: SpaceId) -> bool {
-        items.iter().all(|item| match item {
-            Self::Event(event) => {
-                thread.events(session, space, std::slice::from_ref(event));
-                true
-            }
-            Self::Run(run) => {
-                let takes = thread.takes(run);
-                if takes {
-                    thread.take(session, space, run);
-                }
-                takes
-            }
-        })
-    }
-
-    fn depth(items: &[Self]) -> usize {
-        let (mut events, mut of_runs) = (0, 0);
-        for item in items {
-            match item {
-                Self::Event(_) => events += 1,
-                Self::Run(run) => of_runs = run.digest.depth.max(of_runs),
-            }
-        }
-        events + of_runs
-    }
-}
-
 impl<'a> Thread<'a> {
     /// Analyses a run of calls, whatever made them.
     fn digest<I: DigestedItem>(
@@ -387,7 +318,7 @@ impl<'a> Thread<'a> {
         let has_past = self.control.is_new || self.control.interrupted_at.is_some();
         let is_met = !(starts && (has_past || !self.certainty.is_of_all()));
         let is_in_window = self.window.passes(first.point, is_outside);
-        // As the first event passes it: outside, tracing starts with that.
+        // The first event passes the clock; outside of the IP filter, tracing starts with that event.
         let mut off_cpu = self.off_cpu;
         off_cpu.pass(first);
         if is_outside {

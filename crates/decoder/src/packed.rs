@@ -295,7 +295,7 @@ impl PackedRun<'_> {
             return Err(NoOutput("it has a run that there cannot be"));
         }
         let (below, digest) = (below.clone(), digest.to_vec());
-        // The store knows whose it is.
+        // The store sets buffer and level, which it knows.
         Ok(StoredRun { buffer: 0, level: Level::Decoded, below, events, first, last, digest })
     }
 }

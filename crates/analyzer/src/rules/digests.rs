@@ -118,7 +118,7 @@ impl WholeRun<RunDigest> for Digested {
 
 /// Events that come one by one, events that come together, events with runs that are analysed ahead, and runs
 /// that are joined make the same report and the same rows.
-pub(super) fn whoever_analyses_runs(
+pub(super) fn check_ways_to_analyse(
     request: &Request,
     around: Surroundings<'_>,
     events: &[(Tid, SpaceId, TraceEvent)],

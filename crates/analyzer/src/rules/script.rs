@@ -36,7 +36,7 @@ use model::{
     SpaceId, StretchCounters, Svma, Target, Tid, TraceEvent, Transfer, Waiting, WakerSeen, Waking,
 };
 
-use super::digests::whoever_analyses_runs;
+use super::digests::check_ways_to_analyse;
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
@@ -447,7 +447,7 @@ fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Repo
     let around = surroundings(&program, &schedule, has_ip_filter);
     let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
     if sink.is_none() {
-        whoever_analyses_runs(&request, around, &events);
+        check_ways_to_analyse(&request, around, &events);
     }
     let is_overflow =
         |event: &TraceEvent| matches!(event, TraceEvent::Gap(Gap { cause: GapCause::Overflow, .. }));
