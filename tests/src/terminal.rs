@@ -77,8 +77,9 @@ impl InTerminal {
         let inside = open(path.as_c_str(), flags, Mode::empty())?;
         set_size(&inside, rows, columns)?;
         // What `setsid` starts takes its place: it leads no group of processes that it would have to leave.
+        // A shell's job in the background ignores Ctrl-C, and so would all that the tests start.
         let child = Command::new("setsid")
-            .arg("--ctty")
+            .args(["--ctty", "env", "--default-signal"])
             .args(words)
             .current_dir(directory)
             .env("TERM", "xterm-256color")

@@ -174,6 +174,9 @@ fn a_call_that_probes_have_seen_is_opened_by_keys() {
         "work",
         "-n",
         "0.2",
+        // The program does little else than to call it.
+        "--max-overhead",
+        "1e9",
         "-p",
         &pid,
     ];
