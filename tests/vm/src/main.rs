@@ -1,5 +1,6 @@
-//! `vm_tests guest DIR` runs the cases in the virtual machine, `vm_tests check DIR NAME..` checks them
-//! outside, with DIR `target/vm`; `vm_tests list [quick]` names them, or those that do not take minutes.
+//! `vm_tests guest DIR NUMBER` runs the cases in the virtual machine of this number, `vm_tests check DIR
+//! MACHINES NAME..` checks outside what so many machines have run, with DIR `target/vm`; `vm_tests list [quick]`
+//! names the cases, or those that do not take minutes.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,12 +17,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
-        ["guest", directory] => run_all(&Vm::new(Path::new(directory))),
-        ["check", directory, ref names @ ..] => check_all(&Vm::new(Path::new(directory)), names),
+        ["guest", directory, number] => run_all(&Vm::new(Path::new(directory)), number),
+        ["check", directory, machines, ref names @ ..] => {
+            check_all(&Vm::new(Path::new(directory)), machines, names)
+        }
         ["list"] => list(|_| true),
         ["list", "quick"] => list(|trial| !trial.is_long),
         _ => {
-            eprintln!("vm_tests guest DIR | check DIR NAME.. | list [quick]");
+            eprintln!("vm_tests guest DIR NUMBER | check DIR MACHINES NAME.. | list [quick]");
             return ExitCode::from(2);
         }
     };
@@ -36,14 +39,14 @@ fn list(is_chosen: impl Fn(&Trial) -> bool) -> bool {
 }
 
 /// Says how it ended on the console and in a file; true if all is well with the machine.
-fn run_all(vm: &Vm) -> bool {
-    let end = guest::run(vm).map_or_else(|error| format!("{error:#}"), |()| GOOD_END.to_owned());
+fn run_all(vm: &Vm, number: &str) -> bool {
+    let end = guest::run(vm, number).map_or_else(|error| format!("{error:#}"), |()| GOOD_END.to_owned());
     println!("vm: {end}");
-    std::fs::write(vm.of_run("end"), &end).is_ok() && end == GOOD_END
+    std::fs::write(vm.of_machine(number, "end"), &end).is_ok() && end == GOOD_END
 }
 
 /// A line for each case, and one for all, as the test runner prints them; true if all pass.
-fn check_all(vm: &Vm, names: &[&str]) -> bool {
+fn check_all(vm: &Vm, machines: &str, names: &[&str]) -> bool {
     let cases = CASES.iter().filter(|case| names.contains(&case.name));
     let (mut passed, mut failed) = (0, 0);
     for case in cases {
@@ -76,9 +79,17 @@ fn check_all(vm: &Vm, names: &[&str]) -> bool {
         }
     }
     println!("vm: {passed} passed; {failed} failed");
-    let end = std::fs::read_to_string(vm.of_run("end")).unwrap_or_else(|error| format!("no end: {error}"));
+    let machines: u8 = machines.parse().unwrap_or(0);
+    let have_ended = (0..machines).all(|number| has_ended(vm, &number.to_string()));
+    failed == 0 && passed > 0 && machines > 0 && have_ended
+}
+
+/// A machine did what it should; if not, what it said is printed.
+fn has_ended(vm: &Vm, number: &str) -> bool {
+    let end = std::fs::read_to_string(vm.of_machine(number, "end"));
+    let end = end.unwrap_or_else(|error| format!("no end: {error}"));
     if end != GOOD_END {
-        println!("vm: {end}");
+        println!("vm: machine {number}: {end}");
     }
-    failed == 0 && passed > 0 && end == GOOD_END
+    end == GOOD_END
 }

@@ -44,10 +44,16 @@ impl Vm {
         self.0.join("out").join(format!("{name}.{kind}"))
     }
 
-    /// A file about the whole run: `ratio`, TSC ticks per tick of the crystal clock; `counters`, the
-    /// module's.
+    /// A file about the whole run: `ratio`, TSC ticks per tick of the crystal clock.
     #[must_use]
     pub fn of_run(&self, name: &str) -> PathBuf {
         self.0.join("out").join(name)
+    }
+
+    /// A file of one of the machines, which are numbered from 0 on: `end`, how it ended; `counters`, the
+    /// module's.
+    #[must_use]
+    pub fn of_machine(&self, number: &str, kind: &str) -> PathBuf {
+        self.of_run(&format!("machine-{number}.{kind}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The virtual machine: software emulation, so that it runs wherever the tests do.
+//! The virtual machines: software emulation, so that they run wherever the tests do.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -24,14 +24,28 @@ const APPLETS: [&str; 11] =
 /// Without ERMS: `rep movsb`, by which the kernel copies where there is that, is emulated byte by byte.
 const CPU: &str = "Skylake-Client-v4,-erms";
 
-/// Starts the machine, lets it run the cases, and waits until it has ended, for `limit` at most.
-pub(super) fn run(kernel: &Kernel, directory: &Path, limit: Duration) -> Result {
+/// Starts machines, lets them run the cases, and waits until they have ended, for `limit` at most.
+pub(super) fn run(kernel: &Kernel, directory: &Path, machines: usize, limit: Duration) -> Result {
     let files = directory.join("initramfs");
     let archive = directory.join("initramfs.cpio");
     first_files(kernel, &files)?;
     pack(&files, &archive)?;
-    let complaints = directory.join("qemu.err");
-    let mut qemu = qemu(kernel, directory, &archive);
+    thread::scope(|scope| {
+        let run = |number| {
+            scope.spawn({
+                let archive = &archive;
+                move || run_one(number, kernel, directory, archive, limit)
+            })
+        };
+        let running: Vec<_> = (0..machines).map(run).collect();
+        let failed = |_| Err("the thread of a machine failed".to_owned());
+        running.into_iter().map(|machine| machine.join().unwrap_or_else(failed)).fold(Ok(()), Result::and)
+    })
+}
+
+fn run_one(number: usize, kernel: &Kernel, directory: &Path, archive: &Path, limit: Duration) -> Result {
+    let complaints = directory.join(format!("qemu-{number}.err"));
+    let mut qemu = qemu(number, kernel, directory, archive);
     qemu.stderr(fs::File::create(&complaints).map_err(|e| format!("{}: {e}", complaints.display()))?);
     let start = Instant::now();
     let mut child = qemu.spawn().map_err(|e| process::cannot_start(&qemu, &e))?;
@@ -40,7 +54,7 @@ pub(super) fn run(kernel: &Kernel, directory: &Path, limit: Duration) -> Result 
         let _ = child.kill();
     }
     let status = child.wait().map_err(|e| process::cannot_start(&qemu, &e))?;
-    println!("vm: the machine ran {}", seconds(start.elapsed()));
+    println!("vm: machine {number} ran {}", seconds(start.elapsed()));
     match (ended, status.success()) {
         (true, true) => Ok(()),
         (true, false) => {
@@ -48,7 +62,7 @@ pub(super) fn run(kernel: &Kernel, directory: &Path, limit: Duration) -> Result 
             let said = process::last_lines(&said, 5);
             Err(format!("`{}` failed: {status}\n{said}", process::command_line(&qemu)))
         }
-        (false, _) => Err(format!("the machine did not end within {}", seconds(limit))),
+        (false, _) => Err(format!("machine {number} did not end within {}", seconds(limit))),
     }
 }
 
@@ -71,7 +85,7 @@ fn pass_on(child: &mut Child, start: Instant, limit: Duration) -> bool {
 
 /// The console is our standard output; nothing but the two shared directories leads out. Mitigations only
 /// cost time, and the check of the timer fails where emulation is slow.
-fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
+fn qemu(number: usize, kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     let share = |id: &str, path: &Path, options: &str| {
         let path = path.display();
         format!("local,id={id},path={path},security_model=none,{options}")
@@ -82,7 +96,7 @@ fn qemu(kernel: &Kernel, directory: &Path, archive: &Path) -> Command {
     qemu.args(["-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none"]);
     qemu.arg("-kernel").arg(kernel.image()).arg("-initrd").arg(archive);
     let options = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check";
-    qemu.arg("-append").arg(format!("{options} vm_share={}", directory.display()));
+    qemu.arg("-append").arg(format!("{options} vm_share={} vm_number={number}", directory.display()));
     qemu.arg("-fsdev").arg(share("root", Path::new("/"), "readonly=on,multidevs=remap"));
     qemu.args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
     qemu.arg("-fsdev").arg(share("share", directory, "multidevs=remap"));

@@ -1,10 +1,10 @@
-//! `vm`: what is recorded by a real kernel, in a virtual machine with a test module for PMU `intel_pt`
+//! `vm`: what is recorded by a real kernel, in virtual machines with a test module for PMU `intel_pt`
 //! (`tests/vm`).
 //!
 //! ```text
 //! kernel    headers that are installed, and the stock image that belongs to them, unpacked
 //! build     the module, the traced programs, func_latency, the test program   -> target/vm
-//! machine   a small first file system, QEMU                                   -> target/vm/out
+//! machine   a small first file system, QEMU, for each of two machines         -> target/vm/out
 //! the test program checks target/vm/out
 //! ```
 
@@ -13,8 +13,10 @@ mod kernel;
 mod machine;
 
 use std::fs;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use crate::extent::Extent;
@@ -23,6 +25,9 @@ use crate::process::{self, Result};
 use crate::stages::Outcome;
 use crate::{layout, setup};
 use kernel::Kernel;
+
+/// Machines that run at once: each takes 768 MB.
+const MACHINES_MAX: usize = 2;
 
 /// What does not take minutes takes about two together, where nothing else runs.
 const QUICK_LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -67,8 +72,11 @@ fn select_and_run(selected: Selected<'_>) -> Result<Outcome> {
     let names = names(selected)?;
     fresh_results(&names)?;
     let limit = if matches!(selected, Selected::Quick) { QUICK_LIMIT } else { LONG_LIMIT };
-    machine::run(&kernel, &directory, limit)?;
-    process::run(Command::new(directory.join("vm_tests")).arg("check").arg(&directory).args(&names))?;
+    // Each is one thread: what one has begun the others leave out.
+    let machines = thread::available_parallelism().map_or(1, NonZero::get).min(MACHINES_MAX).min(names.len());
+    machine::run(&kernel, &directory, machines, limit)?;
+    let mut check = Command::new(directory.join("vm_tests"));
+    process::run(check.arg("check").arg(&directory).arg(machines.to_string()).args(&names))?;
     Ok(Outcome::Done)
 }
 

@@ -107,9 +107,9 @@ fn counter(name: &str) -> Result<u64> {
 }
 
 /// What the checker wants to know of the module.
-pub(super) fn save_facts(vm: &Vm) -> Result<()> {
+pub(super) fn save_facts(vm: &Vm, number: &str) -> Result<()> {
     fs::copy(RATIO, vm.of_run("ratio")).context(RATIO)?;
-    fs::copy(COUNTERS, vm.of_run("counters")).context(COUNTERS)?;
+    fs::copy(COUNTERS, vm.of_machine(number, "counters")).context(COUNTERS)?;
     for wrong in ["desyncs", "unread"] {
         let times = counter(wrong)?;
         ensure!(times == 0, "the module did not understand the code that ran: {wrong} {times}");

@@ -20,7 +20,8 @@ mod targets;
 mod uprobes;
 mod watch;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -82,26 +83,31 @@ pub const TRIALS: [Trial; 27] = [
 /// What the line of a trial begins with that has seen what it should.
 pub const GOOD: &str = "ok: ";
 
-/// Loads the module and runs what is selected.  What fails is the checker's to find.
+/// Loads the module and runs what is selected, but for what another machine has begun.  What fails is the
+/// checker's to find.
 ///
 /// # Errors
 /// The machine is not as it should be, or its kernel complains.
-pub fn run(vm: &Vm) -> Result<()> {
+pub fn run(vm: &Vm, number: &str) -> Result<()> {
     machine::load_module(vm)?;
     let selection = fs::read_to_string(vm.selection()).context("the selection of cases")?;
     let is_selected = |name: &str| selection.lines().any(|selected| selected == name);
     for case in CASES.iter().filter(|case| is_selected(case.name)) {
-        tell(vm, case.name, || record::run_case(vm, case))?;
+        run_once(vm, case.name, || record::run_case(vm, case))?;
     }
-    machine::save_facts(vm)?;
+    machine::save_facts(vm, number)?;
     for trial in TRIALS.iter().filter(|trial| is_selected(trial.name)) {
-        tell(vm, trial.name, || (trial.run)(vm).map(|seen| format!("{GOOD}{seen}")))?;
+        run_once(vm, trial.name, || (trial.run)(vm).map(|seen| format!("{GOOD}{seen}")))?;
     }
     machine::is_healthy()
 }
 
-/// Runs it, and says how it ended on the console and in its file.
-fn tell(vm: &Vm, name: &str, run: impl FnOnce() -> Result<String>) -> Result<()> {
+/// Runs it if no machine has begun to, and says how it ended on the console and in its file.
+fn run_once(vm: &Vm, name: &str, run: impl FnOnce() -> Result<String>) -> Result<()> {
+    match File::create_new(vm.of_case(name, "end")) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        begun => drop(begun.with_context(|| format!("the end of {name}"))?),
+    }
     let start = Instant::now();
     let end = run().unwrap_or_else(|error| format!("{error:#}"));
     println!("vm: {name}: {end}, {:.1} s", start.elapsed().as_secs_f64());
