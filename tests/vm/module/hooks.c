@@ -131,7 +131,8 @@ void hooks_disarm(struct unit *u)
     if (u->notified)
         user_return_notifier_unregister(&u->notifier);
     u->notified = false;
-    if (current->mm && !(current->flags & PF_KTHREAD) && !test_thread_flag(TIF_SINGLESTEP))
+    /* A thread may be preempted in a step of another's: without TF it would run on behind the copy of one instruction. */
+    if (current->mm && !(current->flags & PF_KTHREAD) && !test_thread_flag(TIF_SINGLESTEP) && !is_step_of_uprobe())
         task_pt_regs(current)->flags &= ~X86_EFLAGS_TF;
 }
 

@@ -1,5 +1,5 @@
-// Calls of which some are slow, and prints those with their times: `slow from to`, in ns of CLOCK_MONOTONIC. Some of the others call
-// `rare`: `rare at`.
+// Calls of which some are slow, and prints those with their times: `slow from to`, in ns of CLOCK_MONOTONIC; `late from to` where the
+// machine has made one of the others slow, or what is around it. Some of the others call `rare`: `rare at`.
 //
 // slow rounds
 #define _GNU_SOURCE
@@ -11,7 +11,9 @@
 
 // One call in so many is slow, and one in so many calls `rare`.
 #define SLOW_EACH 40
-#define SLOW_NS 150000000
+#define NAP_NS 150000000
+// What is printed as slow.
+#define SLOW_NS 100000000
 
 static volatile long sink;
 
@@ -33,7 +35,7 @@ static unsigned long now_ns(void)
 
 static void nap(void)
 {
-    struct timespec time = { 0, SLOW_NS };
+    struct timespec time = { 0, NAP_NS };
     nanosleep(&time, NULL);
 }
 
@@ -58,11 +60,13 @@ int main(int argc, char **argv)
     for (int i = 0; i < rounds; i++) {
         unsigned long from = now_ns();
         work(i);
-        if (i % SLOW_EACH == SLOW_EACH - 1)
-            printf("slow %lu %lu\n", from, now_ns());
-        else if (i % SLOW_EACH == SLOW_EACH / 2)
+        unsigned long to = now_ns();
+        int is_slow = to - from > SLOW_NS, is_rare = i % SLOW_EACH == SLOW_EACH / 2;
+        if (is_slow)
+            printf("%s %lu %lu\n", i % SLOW_EACH == SLOW_EACH - 1 ? "slow" : "late", from, to);
+        if (is_rare)
             printf("rare %lu\n", from);
-        else
+        if (!is_slow && !is_rare)
             continue;
         // What comes next is not copied with it.
         nap();

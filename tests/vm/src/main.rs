@@ -1,6 +1,6 @@
 //! `vm_tests guest DIR NUMBER` runs the cases in the virtual machine of this number, `vm_tests check DIR
-//! MACHINES NAME..` checks outside what so many machines have run, with DIR `target/vm`; `vm_tests list [quick]`
-//! names the cases, or those that do not take minutes.
+//! MACHINES NAME..` checks outside what so many machines have run, with DIR `target/vm`; `vm_tests list
+//! [quick]` names the cases, or those that do not take minutes.
 
 use std::path::Path;
 use std::process::ExitCode;
