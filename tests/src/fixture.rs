@@ -213,6 +213,19 @@ pub fn check_one_in(many: usize, log: &str, check: impl Fn(&Fixture) -> bool) {
     check_each(&chosen, check);
 }
 
+/// Checks the recordings of one run as [`check_all`] does, in a full run only: they are large, and smaller
+/// ones have the same in them.
+///
+/// # Panics
+/// If one does not pass.
+pub fn check_in_full_run(log: &str, check: impl Fn(&Fixture) -> bool) {
+    if is_full_run() {
+        check_all(log, check);
+    } else {
+        println!("{log}: left to the full run");
+    }
+}
+
 fn check_each(recordings: &[Fixture], check: impl Fn(&Fixture) -> bool) {
     let bad: Vec<&str> = recordings.iter().filter(|f| !check(f)).map(|f| &*f.name).collect();
     assert!(bad.is_empty(), "these recordings do not pass: {}", bad.join(", "));

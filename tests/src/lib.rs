@@ -15,6 +15,7 @@ pub mod rows;
 pub mod terminal;
 
 pub use fixture::{
-    Fixture, Kernel, check_all, check_one_in, fixture, fixtures_of, hard_cases, is_full_run, skip,
+    Fixture, Kernel, check_all, check_in_full_run, check_one_in, fixture, fixtures_of, hard_cases,
+    is_full_run, skip,
 };
 pub use pipeline::Opened;

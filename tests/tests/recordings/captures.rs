@@ -10,7 +10,7 @@ use decoder::DecodeOptions;
 use model::{AuxOffset, Avma, EventSink, Pid, SpaceId, Tid, TraceEvent, Transfer};
 use serde_json::Value;
 use tempfile::TempDir;
-use truth_tests::{Opened, fixture, pipeline};
+use truth_tests::{Opened, fixture, is_full_run, pipeline};
 
 /// Calls that are slow take longer, and no others.
 const SLOW_NS: u64 = 20_000;
@@ -221,8 +221,8 @@ fn what_a_capture_has_of_before_and_after_its_time_is_the_threads_own() {
         ("case-recursion-cpu2", "deep", "1us"),
         ("rare", "rarely_slow", "20us"),
     ];
-    let around =
-        ["--before", "0ns", "--after", "0ns", "--keep", "20", "--max-captures", "20/1s", "-n", "0.001"];
+    let (many, rate) = if is_full_run() { ("20", "20/1s") } else { ("5", "5/1s") };
+    let around = ["--before", "0ns", "--after", "0ns", "--keep", many, "--max-captures", rate, "-n", "0.001"];
     for (name, function, over) in cases {
         let words = [&["--over", over][..], &around].concat();
         let Some(watched) = Watched::new(name, function, &words) else { continue };

@@ -4,7 +4,7 @@
 use decoder::DecodeOptions;
 use tracegen::truth::File;
 use tracegen::truth::verify::{EventVerifier, Verdict};
-use truth_tests::{Fixture, Opened, check_all, hard_cases, pipeline};
+use truth_tests::{Fixture, Opened, check_all, check_in_full_run, hard_cases, pipeline};
 
 /// Where kernel code is skipped and returns are lost by it, at most one event in so many may be. Each such
 /// return costs the events up to the next PSB, some 140; a run has up to eight of them in 900,000.
@@ -102,7 +102,7 @@ fn sqlite_small() {
 
 #[test]
 fn sqlite() {
-    check_all("sq50", check);
+    check_in_full_run("sq50", check);
 }
 
 #[test]

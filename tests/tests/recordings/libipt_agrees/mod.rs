@@ -9,7 +9,9 @@ mod stream;
 use decoder::{Context, DecodeOptions, OwnDecoder, SegmentDecoder};
 use libipt::Libipt;
 use model::{AuxBuffer, Recording};
-use truth_tests::{Fixture, Opened, check_all, check_one_in, hard_cases, is_full_run, pipeline};
+use truth_tests::{
+    Fixture, Opened, check_all, check_in_full_run, check_one_in, hard_cases, is_full_run, pipeline,
+};
 
 use side_by_side::{Comparison, Threads};
 use stream::Stream;
@@ -96,6 +98,11 @@ fn check_some_of_run(many: usize, log: &str) {
     check_one_in(many, log, |f| !is_in_lane(f) || check(f));
 }
 
+/// For large recordings, for which libipt takes half a minute.
+fn check_large_run(log: &str) {
+    check_in_full_run(log, |f| !is_in_lane(f) || check(f));
+}
+
 #[test]
 fn demo() {
     check_some_of_run(6, "demo");
@@ -118,11 +125,7 @@ fn sqlite_small() {
 
 #[test]
 fn sqlite_big() {
-    if is_full_run() {
-        check_run("sq50");
-    } else {
-        println!("sq50: left to the full run");
-    }
+    check_large_run("sq50");
 }
 
 #[test]
@@ -137,12 +140,12 @@ fn xz() {
 
 #[test]
 fn cc1() {
-    check_some_of_run(3, "cc1");
+    check_large_run("cc1");
 }
 
 #[test]
 fn mariadb() {
-    check_run("mariadb");
+    check_large_run("mariadb");
 }
 
 /// Calls are the same by both decoders: status, caller, site, depth and off-CPU time; the latencies differ by
