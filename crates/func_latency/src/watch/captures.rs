@@ -104,6 +104,7 @@ struct Counts {
     hits: u64,
     beyond_rate: u64,
     less_slow: u64,
+    without_trace: u64,
     made: u64,
     failed: u64,
 }
@@ -162,6 +163,12 @@ impl Captures {
     pub(super) fn leave_out_less_slow(&mut self, hits: u64) {
         self.counts.hits += hits;
         self.counts.less_slow += hits;
+    }
+
+    /// Counts a hit that has no trace but what a capture before has.
+    pub(super) fn leave_out_without_trace(&mut self) {
+        self.counts.hits += 1;
+        self.counts.without_trace += 1;
     }
 
     /// It would be the first to be removed.
@@ -287,7 +294,11 @@ impl Captures {
 
     /// Says what became of all hits.
     pub(super) fn summarise(&self) {
-        let Counts { hits, beyond_rate, less_slow, made, failed } = self.counts;
+        messages::note(self.summary());
+    }
+
+    fn summary(&self) -> String {
+        let Counts { hits, beyond_rate, less_slow, without_trace, made, failed } = self.counts;
         let bytes: u64 = self.kept.iter().map(|kept| kept.bytes).sum();
         let (directory, rate) = (&self.limits.directory, self.allowance.rate());
         let mut said = format!(
@@ -300,12 +311,13 @@ impl Captures {
         let without = [
             (beyond_rate, format!("beyond {} in {}", rate.number, duration(rate.per.0))),
             (less_slow, "less slow than those kept".to_owned()),
+            (without_trace, "without new trace".to_owned()),
             (failed, "failed".to_owned()),
         ];
         for (number, why) in without.iter().filter(|(number, _)| *number > 0) {
             said = format!("{said}; {number} {why}");
         }
-        messages::note(said);
+        said
     }
 }
 
@@ -320,17 +332,21 @@ mod tests {
     use super::*;
     use crate::trigger_words::DurationNs;
 
-    /// Captures of which two are kept: these, by latency and whether they were asked for by hand.
-    fn floor(kept: &[(Option<u64>, bool)]) -> Option<Floor> {
-        let limits = Limits {
-            directory: PathBuf::new(),
+    /// Of which two are kept.
+    fn captures() -> Captures {
+        Captures::new(Limits {
+            directory: PathBuf::from("captures"),
             before_ns: 0,
             after_ns: 0,
-            rate: Rate { number: 1, per: DurationNs(1) },
+            rate: Rate { number: 1, per: DurationNs(1_000_000_000) },
             keep: 2,
             keep_bytes: u64::MAX,
-        };
-        let mut captures = Captures::new(limits);
+        })
+    }
+
+    /// Where these are kept, by latency and whether they were asked for by hand.
+    fn floor(kept: &[(Option<u64>, bool)]) -> Option<Floor> {
+        let mut captures = captures();
         captures.kept.extend(kept.iter().map(|&(latency_ns, is_asked)| Kept {
             path: PathBuf::new(),
             latency_ns,
@@ -348,5 +364,16 @@ mod tests {
         assert_eq!(floor(&[(Some(7), false), (None, false)]), None, "what is no call goes first");
         assert_eq!(floor(&[(Some(7), false), (None, true)]), Some(Floor(7)));
         assert_eq!(floor(&[(None, true), (Some(5), true)]), Some(Floor(u64::MAX)));
+    }
+
+    #[test]
+    fn each_hit_is_counted_with_what_became_of_it() {
+        let mut captures = captures();
+        captures.take_admitted(Hit::at(Ns(1), None, "on", "rare was entered".to_owned()));
+        captures.leave_out(3);
+        captures.leave_out_less_slow(2);
+        captures.leave_out_without_trace();
+        let said = "7 hits, 0 captured, 0 kept in captures (0 B); 3 beyond 1 in 1.00 s; 2 less slow than those kept; 1 without new trace";
+        assert_eq!(captures.summary(), said);
     }
 }

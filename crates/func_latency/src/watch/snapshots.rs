@@ -314,9 +314,15 @@ impl<'a> FlightRecorder<'a> {
     fn capture(&mut self, hit: Hit, copied: Copied) {
         self.has_left = copied.has_left;
         if copied.trace.is_empty() {
-            let why = if copied.has_left { "there was no room for it" } else { "there is no new trace" };
+            let why = match copied.has_left {
+                true => "there was no room for it",
+                false if self.begins.is_some_and(|last| hit.span.1 <= last) => {
+                    "the capture before has its trace"
+                }
+                false => "there is no new trace",
+            };
             messages::note(format!("{}: nothing is captured: {why}", hit.trigger));
-            return;
+            return self.captures.leave_out_without_trace();
         }
         match hit.is_asked {
             true => self.captures.take(vec![hit]),
