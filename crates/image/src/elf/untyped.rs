@@ -21,20 +21,21 @@ impl<'a> Typed<'a> {
         Self { sections, end: 0, latest_end: 0 }
     }
 
-    /// The next symbols, all of one address, are labels in a function.
-    pub(crate) fn covers<'s>(&mut self, symbols: impl Iterator<Item = &'s Symbol> + Clone) -> bool {
-        let is_function = |symbol: &&Symbol| !symbol.untyped;
-        if !symbols.clone().any(|symbol| is_function(&symbol)) {
-            return symbols.map(|symbol| symbol.value).any(|at| at < self.end.max(self.latest_end));
-        }
-        self.latest_end = 0;
-        for symbol in symbols.filter(is_function) {
-            self.end = self.end.max(symbol.value.saturating_add(symbol.size));
+    /// The next symbols, all at `address`, are labels in a function: those of `all` with these numbers.
+    pub(crate) fn covers(&mut self, address: u64, all: &[Symbol], numbers: &[u32]) -> bool {
+        let (mut has_function, mut latest_end) = (false, 0);
+        for number in numbers {
+            let Some(symbol) = all.get(*number as usize).filter(|symbol| !symbol.untyped) else { continue };
+            has_function = true;
+            self.end = self.end.max(address.saturating_add(symbol.size));
             if symbol.size == 0 && !symbol.local {
-                self.latest_end = self.end_of_section(symbol.value);
+                latest_end = self.end_of_section(address);
             }
         }
-        false
+        if has_function {
+            self.latest_end = latest_end;
+        }
+        !has_function && address < self.end.max(self.latest_end)
     }
 
     fn end_of_section(&self, address: u64) -> u64 {

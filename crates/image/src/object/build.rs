@@ -89,14 +89,16 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
 fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     let symbols = source.symbols;
     let symbol = |i: &u32| symbols.get(*i as usize).unwrap_or(&NO_SYMBOL);
-    let mut order = by_address(symbols);
+    let (addresses, mut order) = by_address(symbols);
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
     let mut typed = Typed::new(source.sections);
-    for run in order.chunk_by_mut(|a, b| symbol(a).value == symbol(b).value) {
-        let (first_symbol, count) = (first, run.len() as u32);
-        first += count;
-        if typed.covers(run.iter().map(symbol)) {
+    for of_one in addresses.chunk_by(|a, b| a == b) {
+        let (first_symbol, count) = (first as u32, of_one.len() as u32);
+        let Some(run) = order.get_mut(first..first + of_one.len()) else { continue };
+        first += of_one.len();
+        let start = of_one.first().copied().unwrap_or_default();
+        if typed.covers(start, symbols, run) {
             continue;
         }
         if count > 1 {
@@ -107,20 +109,20 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
                 by_symbol.then_with(by_name).then(a.cmp(b))
             });
         }
-        let Some(Symbol { value: start, size, .. }) = run.first().map(symbol) else { continue };
-        groups.push(Group { start: *start, size: *size, first_symbol, symbols: count, is_entry: true });
+        let size = run.first().map_or(0, |best| symbol(best).size);
+        groups.push(Group { start, size, first_symbol, symbols: count, is_entry: true });
     }
     add_ranges(source.ranges, &mut groups);
     (order, groups)
 }
 
-/// The indices of symbols by address, those of one address in order.
-fn by_address(symbols: &[Symbol]) -> Vec<u32> {
+/// The addresses of symbols in order, and their indices, those of one address in order.
+fn by_address(symbols: &[Symbol]) -> (Vec<u64>, Vec<u32>) {
     let least = symbols.iter().map(|symbol| symbol.value).min().unwrap_or(0);
     // Of small numbers few digits are sorted.
     let mut all: Vec<(u64, u32)> = symbols.iter().map(|symbol| symbol.value - least).zip(0..).collect();
     radsort::sort_by_key(&mut all, |(address, _)| *address);
-    all.into_iter().map(|(_, index)| index).collect()
+    all.into_iter().map(|(address, index)| (least + address, index)).unzip()
 }
 
 /// Adds the ranges that start outside of all symbols.
@@ -280,18 +282,22 @@ impl Build<'_> {
             return Owner::Group(*hot);
         }
         let symbols = group.symbols(self.order);
-        let names = symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)).map(|s| s.name);
         // The lazy binder is the loader's, whether its symbols are there or not.
-        let is_binder = |best: u32| self.source.strings.get(best).starts_with(b"_dl_runtime_");
-        let binder = self.source.loader && names.clone().next().is_some_and(is_binder);
+        let is_binder = |best: &Symbol| self.source.strings.get(best.name).starts_with(b"_dl_runtime_");
+        let best = || self.source.symbols.get(*symbols.first()? as usize);
+        let binder = self.source.loader && best().is_some_and(is_binder);
         let kind = match symbols {
             [] => self.unnamed(),
             _ if binder => FunctionKind::Loader,
             _ => FunctionKind::Symbol,
         };
         let function = self.add(group.start, end.saturating_sub(group.start), kind, group.is_entry);
-        self.out.names.extend(names);
-        if symbols.iter().any(|i| self.source.symbols.get(*i as usize).is_some_and(|s| s.resolver)) {
+        let mut is_resolver = false;
+        for symbol in symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)) {
+            self.out.names.push(symbol.name);
+            is_resolver |= symbol.resolver;
+        }
+        if is_resolver {
             self.out.resolvers.push(function);
         }
         if let Some(slot) = self.of_group.get_mut(g) {
