@@ -101,9 +101,4 @@ impl Certainty {
         self.is_lost |= self.has_chosen;
         self.has_chosen
     }
-
-    /// The thread is another one, without a past.
-    pub(crate) fn restart(&mut self) {
-        (self.is_in_recursion, self.is_lost) = (false, false);
-    }
 }

@@ -17,6 +17,23 @@ pub(crate) struct Entered {
     pub(crate) outer_sites: OuterSites,
 }
 
+impl Entered {
+    /// Of a thread that has entered nothing yet. Other threads had its number before: by wanted function, its
+    /// next call has this number.
+    pub(crate) fn after(numbers: impl Iterator<Item = (u32, u64)>) -> Self {
+        let mut entered = Self::default();
+        for (wanted, number) in numbers {
+            entered.open.meet(wanted).into_iter().for_each(|open| open.entered = number);
+        }
+        entered
+    }
+
+    /// By wanted function, the number of the next call.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.open.iter().map(|(wanted, open)| (wanted, open.entered))
+    }
+}
+
 /// What of a wanted function has been entered.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Open {

@@ -196,14 +196,13 @@ impl<'a> Thread<'a> {
         self.off_cpu.leave_kernel();
     }
 
-    /// The stream has ended, perhaps in the kernel. Its calls took at least up to there, or to the end of the
-    /// recording if the thread is off its CPU then, as those of user code.
+    /// The thread's stream has ended, perhaps in the kernel. Its calls took at least up to there. As those of
+    /// user code, they took up to `end`, of the thread or the recording, if the thread is off its CPU then.
     pub(crate) fn finish_in_kernel(&mut self, session: &mut Session<'a>, end: Ns) {
         if !self.kernel.is_entered() {
             return;
         }
-        let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
-        let is_off = self.off_cpu.ends_off(self.kernel.user.0, died.unwrap_or(end));
+        let is_off = self.off_cpu.ends_off(self.kernel.user.0, end);
         while let Some(level) = self.kernel.levels.pop().filter(|_| !is_off) {
             let mut frames = KernelFrames::new(self, level);
             frames.close_to(session, 0, Status::OpenEnd);

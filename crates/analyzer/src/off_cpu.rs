@@ -24,6 +24,8 @@ pub(crate) struct OffCpuClock<'a> {
     next_in: Ns,
     /// End of the last interval that is counted.
     counted_until: Ns,
+    /// Begin and end of the last one that is counted though no event was seen after it.
+    passed: Option<(Ns, Ns)>,
     total_ns: u64,
     /// The part of it that is of an interval which has not ended at the current event: of kernel code.
     partial_ns: u64,
@@ -34,9 +36,15 @@ pub(crate) struct OffCpuClock<'a> {
 impl<'a> OffCpuClock<'a> {
     /// `intervals` by time, disjoint.
     pub(crate) fn new(intervals: &'a [OffCpu]) -> Self {
-        let (next_in, counted_until) = (Ns::MAX, Ns(0));
-        let mut clock =
-            Self { intervals, next_in, counted_until, total_ns: 0, partial_ns: 0, scheduler: None };
+        let mut clock = Self {
+            intervals,
+            next_in: Ns::MAX,
+            counted_until: Ns(0),
+            passed: None,
+            total_ns: 0,
+            partial_ns: 0,
+            scheduler: None,
+        };
         clock.next_in = clock.first_in();
         clock
     }
@@ -48,13 +56,11 @@ impl<'a> OffCpuClock<'a> {
 
     /// Goes on with the intervals that are known now: at least those that are not counted yet.
     pub(crate) fn with_intervals(self, intervals: &[OffCpu]) -> OffCpuClock<'_> {
-        let Self { next_in, counted_until, total_ns, partial_ns, scheduler, .. } = self;
+        let Self { counted_until, passed, total_ns, partial_ns, scheduler, .. } = self;
         let is_counted = |off: &OffCpu| off.to.is_some_and(|to| to <= counted_until);
         let counted = intervals.partition_point(is_counted);
-        let intervals = intervals.get(counted..).unwrap_or_default();
-        let mut clock = OffCpuClock { intervals, next_in, counted_until, total_ns, partial_ns, scheduler };
-        clock.next_in = clock.first_in();
-        clock
+        let clock = OffCpuClock::new(intervals.get(counted..).unwrap_or_default());
+        OffCpuClock { counted_until, passed, total_ns, partial_ns, scheduler, ..clock }
     }
 
     pub(crate) fn total_ns(&self) -> u64 {
@@ -70,6 +76,17 @@ impl<'a> OffCpuClock<'a> {
     pub(crate) fn pass(&mut self, time: EventTime) {
         if time.lo >= self.next_in {
             self.count_until(time.lo);
+        }
+    }
+
+    /// No event from before `until` will come: intervals that ended earlier count, even if the next event is
+    /// far away.
+    pub(crate) fn pass_without_event(&mut self, until: Ns) {
+        while let Some(&OffCpu { from, to: Some(to), .. }) = self.intervals.first()
+            && to <= until
+        {
+            self.passed = Some((from, to));
+            self.count();
         }
     }
 
@@ -105,6 +122,19 @@ impl<'a> OffCpuClock<'a> {
     /// Intervals that are not counted yet, if nothing else tells of times off the CPU.
     pub(crate) fn left(&self) -> Option<usize> {
         (self.scheduler.is_none() && self.partial_ns == 0).then_some(self.intervals.len())
+    }
+
+    /// Leaves the intervals from `time` on, which are of the next thread with this number, and returns them.
+    pub(crate) fn split_off(&mut self, time: Ns) -> &'a [OffCpu] {
+        let (before, later) = self.intervals.split_at(self.intervals.partition_point(|off| off.from < time));
+        self.go_on(before);
+        later
+    }
+
+    /// Goes on with these intervals.
+    pub(crate) fn go_on(&mut self, intervals: &'a [OffCpu]) {
+        self.intervals = intervals;
+        self.next_in = self.first_in();
     }
 
     /// Counts intervals until so many are left.
@@ -162,18 +192,19 @@ impl<'a> OffCpuClock<'a> {
             self.total_ns += end.since(entered);
             return Some(end);
         }
-        let final_one = self.intervals.last().copied()?;
+        let left = self.intervals.last().map(|off| (off.from, off.to));
+        let (from, to) = left.or(self.passed.map(|(from, to)| (from, Some(to))))?;
         // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
-        if final_one.from < last.lo || final_one.from >= end {
+        if from < last.lo || from >= end {
             return None;
         }
-        let until = final_one.to.unwrap_or(end).min(end);
-        while self.intervals.len() > 1 {
-            self.count();
+        let until = to.unwrap_or(end).min(end);
+        if left.is_some() {
+            self.count_to(1);
+            self.go_on(&[]);
+            self.counted_until = self.counted_until.max(to.unwrap_or(until));
+            self.total_ns += until.since(from);
         }
-        self.intervals = &[];
-        self.next_in = Ns::MAX;
-        self.total_ns += until.since(final_one.from);
         Some(until)
     }
 

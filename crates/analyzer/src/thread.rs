@@ -100,7 +100,7 @@ impl<'a> Thread<'a> {
     /// thread's next event is far away. Events that wait for a landing to be decided have their own times.
     pub(crate) fn pass_off_cpu(&mut self, until: Ns) {
         if self.undecided.is_none() {
-            self.off_cpu.pass(EventTime::exact(until));
+            self.off_cpu.pass_without_event(until);
         }
     }
 
@@ -359,36 +359,41 @@ impl<'a> Thread<'a> {
 
     /// The stream has ended.  `end`: of the recording.
     pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
-        self.decide_rest(session);
-        self.finish_in_kernel(session, end);
         for &(died, reborn) in std::mem::take(&mut self.window.dead) {
-            self.window.pass_death(died, reborn);
+            self.begin_new_life(session, died, reborn);
         }
-        self.window.seen(self.now.point);
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
-        let end = died.unwrap_or(end);
-        if let Some(until) = self.off_cpu.finish(self.now, end) {
-            self.now = EventTime::exact(until.max(self.now.point));
-        }
-        self.close_to(session, 0, Status::OpenEnd);
+        self.end_life(session, died.unwrap_or(end));
         if let Some((sink, Trees::Threads)) = &mut session.trees {
             sink.thread(self.tid, self.trees.finish());
         }
     }
 
-    /// Ends the frames of a thread that has died: the next event is of another thread with the same number.
-    fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
+    /// Ends the frames of a thread that has died, or whose recording ends.
+    fn end_life(&mut self, session: &mut Session<'a>, end: Ns) {
         self.decide_rest(session);
+        self.finish_in_kernel(session, end);
+        self.window.seen(self.now.point);
+        if let Some(until) = self.off_cpu.finish(self.now, end) {
+            self.now = EventTime::exact(until.max(self.now.point));
+        }
+        self.close_to(session, 0, Status::OpenEnd);
+    }
+
+    /// The next event is of another thread with the same number, which has seen nothing yet.
+    fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
+        let later = self.off_cpu.split_off(reborn);
+        self.end_life(session, died);
         self.kernel.forget();
         self.off_cpu.leave_kernel();
-        self.close_to(session, 0, Status::OpenEnd);
+        self.off_cpu.count_to(0);
+        self.off_cpu.go_on(later);
         self.window.pass_death(died, reborn);
-        let control = &mut self.control;
-        (control.left, control.away, control.interrupted_at) = (None, None, None);
-        control.base_known = true;
+        let executed = self.control.executed.filter(|executed| *executed >= reborn);
+        self.control = Control::new(true, executed);
+        self.certainty = Certainty::default();
+        self.entered = Entered::after(self.entered.numbers());
         self.going = None;
-        self.entered.ghosts = Default::default();
-        self.certainty.restart();
     }
 
     /// The CPU that it is on now.

@@ -131,7 +131,8 @@ impl<'a> ThreadWindow<'a> {
 
     /// The thread died, and another one has its number from `reborn` on.
     pub(crate) fn pass_death(&mut self, died: Ns, reborn: Ns) {
-        let died = died.max(self.counted_until);
+        // As far as it was seen: a time within bounds may be after its death.
+        let died = died.max(self.seen_until).min(reborn).max(self.counted_until);
         self.enter_filter(died);
         self.observed_ns += died.since(self.counted_until);
         self.dead_ns += reborn.since(died);

@@ -55,7 +55,7 @@ impl ThreadLife {
                 self.dead.push((died, time));
                 // The one that died never came back to a CPU.
                 if let Some(last) = self.off_cpu.last_mut() {
-                    last.to = last.to.or(Some(last.from));
+                    last.to = last.to.or(Some(died.max(last.from)));
                 }
             }
             _ => self.born = time,

@@ -226,6 +226,33 @@ fn a_thread_number_that_is_used_again_is_another_thread() {
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (230, 230, 0));
 }
 
+/// Its call ended with the last event, as if it had not slept, because another thread has its number.
+#[test]
+fn a_thread_that_dies_as_it_wakes_has_slept_also_where_its_number_is_used_again() {
+    let script = "
+        born 0
+        off 125 200
+        died 220
+        0 start main+4
+        100 call main+10 f
+        120 syscall f+10";
+    let dies = "100 >=100 open_end main+10 off 75";
+    check(script, dies);
+    let reborn = format!(
+        "{script}
+        born 300
+        off 350 360
+        310 start main+4
+        320 call main+10 f
+        345 syscall f+10
+        365 start f+12
+        380 ret f+40 main+15"
+    );
+    check(&reborn, &format!("{dies}\n320 +60 complete main+10 off 10"));
+    // As long as nothing is seen of the next one, too.
+    check(&format!("{script}\nborn 300\noff 350 360"), dies);
+}
+
 #[test]
 fn what_is_surely_after_a_death_is_of_the_next_thread_with_the_number() {
     // The estimate is before the FORK, within its bounds; the one that died can have no part in it.
