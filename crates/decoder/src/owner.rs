@@ -79,12 +79,11 @@ impl<'a> Owner<'a> {
             }
             AuxOwner::Cpu(cpu) => {
                 let runs = schedule.on_cpu(cpu);
-                let mut traced = schedule.threads().filter(|(_, life)| schedule.has_code(life.pid));
                 // Without times, switch records do not say which thread the trace is of.
                 let runs = if context.has_times() { runs } else { &[] };
-                match (runs, traced.next(), traced.next()) {
+                match (runs, schedule.only_traced_thread()) {
                     // Without switch records only a single thread is certain.
-                    ([], Some((tid, life)), None) if context.has_times() || is_alone(context) => {
+                    ([], Some((tid, life))) if context.has_times() || is_alone(context) => {
                         always(life.pid, tid)
                     }
                     _ => Self::Cpu { schedule, runs, cpu },

@@ -3,6 +3,7 @@
 //! ```text
 //! timetable   the threads that ran on one CPU
 //! off_cpu     when one thread was off its CPU, and why
+//! ended       threads of which nothing comes any more
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +13,11 @@ use crate::ids::{Cpu, Pid, Tid};
 use crate::sched::{Waiting, Waking};
 use crate::sideband::{Sideband, SidebandRecord};
 
+mod ended;
 mod off_cpu;
 mod timetable;
 
+use ended::Forgotten;
 pub use off_cpu::{OffCpu, Reasons};
 pub use timetable::OnCpu;
 use timetable::Timetable;
@@ -89,6 +92,7 @@ pub struct Schedule {
     /// There are SWITCH records, which say more than samples of sched_switch.
     has_switch_records: bool,
     has_wakeups: bool,
+    forgotten: Forgotten,
 }
 
 impl Schedule {
@@ -275,8 +279,8 @@ impl Schedule {
     fn wakes(&mut self, waking: &Waking, time: Option<Ns>) {
         let mut waking = Box::new(waking.clone());
         // The tracepoint names the woken, and not the waker.
-        if let Some(waker) = self.threads.get(&waking.waker.tid).filter(|_| waking.waker.name.is_empty()) {
-            waking.waker.name.clone_from(&waker.name);
+        if let Some(name) = self.name(waking.waker.tid).filter(|_| waking.waker.name.is_empty()) {
+            name.clone_into(&mut waking.waker.name);
         }
         if let (Some(life), Some(time)) = (self.threads.get_mut(&waking.tid), time) {
             life.wake(time, waking);

@@ -32,8 +32,7 @@ impl<'a> ImageNames<'a> {
 
     /// With the names of threads that a recording has.
     pub(crate) fn with_threads_of(self, schedule: &Schedule) -> Self {
-        let named = schedule.threads().filter(|(_, life)| !life.name.is_empty());
-        self.with_threads(named.map(|(tid, life)| (tid, life.name.clone())).collect())
+        self.with_threads(schedule.names().into_iter().map(|(tid, name)| (tid, name.to_owned())).collect())
     }
 }
 

@@ -71,10 +71,17 @@ impl Timetable {
         self.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
     }
 
-    /// Forgets all that left before `time`, but for the last one: the next one may have come after it.
+    /// Forgets all but the runs from `time` on.
     pub(super) fn forget_before(&mut self, time: Ns) {
+        let later = self.runs_from(time).len();
+        self.runs.drain(..self.runs.len() - later);
+    }
+
+    /// The threads that had not left before `time`, and at least the last one: the next one may have come
+    /// after it.
+    pub(super) fn runs_from(&self, time: Ns) -> &[OnCpu] {
         let over = self.runs.partition_point(|run| run.to < time);
-        self.runs.drain(..over.min(self.runs.len().saturating_sub(1)));
+        self.runs.get(over.min(self.runs.len().saturating_sub(1))..).unwrap_or_default()
     }
 
     /// Records were lost between the last one and `time`.

@@ -1,0 +1,167 @@
+//! Threads of which nothing comes any more: a recording that grows for days has no room for all that ever
+//! lived.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Schedule, ThreadLife};
+use crate::clock::Ns;
+use crate::ids::{Pid, Tid};
+
+/// A thread leaves its CPU for the last time after its EXIT, and times of its trace are known to be within
+/// bounds: after this time nothing of it comes any more.
+const LINGERS_NS: u64 = 1_000_000_000;
+
+/// What is left of threads that were forgotten.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Forgotten {
+    /// Some were of traced processes.
+    had_code: bool,
+    /// The last name of each number.
+    names: BTreeMap<Tid, Arc<str>>,
+    /// Each name once.
+    different: BTreeSet<Arc<str>>,
+}
+
+impl Forgotten {
+    fn keep_name(&mut self, tid: Tid, name: &str) {
+        if name.is_empty() {
+            return;
+        }
+        let shared = self.different.get(name).cloned().unwrap_or_else(|| Arc::from(name));
+        self.different.insert(Arc::clone(&shared));
+        self.names.insert(tid, shared);
+    }
+}
+
+impl Schedule {
+    /// The threads that ended so long before `time` that no record and no trace from then on is theirs, by
+    /// id. The trace of an idle CPU may end in a gap of the thread that it ran last: that one is not among
+    /// them. Nor is the first thread of a process that has others, for one of these may take its number.
+    #[must_use]
+    pub fn ended_before(&self, time: Ns) -> Vec<Tid> {
+        let has_ended = |life: &ThreadLife| life.died.is_some_and(|died| time.since(died) > LINGERS_NS);
+        if !self.threads.values().any(has_ended) {
+            return Vec::new();
+        }
+        let later_runs = self.cpus.values().flat_map(|table| table.runs_from(time));
+        let on_cpus: BTreeSet<Tid> = later_runs.map(|run| run.tid).collect();
+        let (mut ended, left): (Vec<_>, Vec<_>) =
+            self.threads().partition(|(tid, life)| has_ended(life) && !on_cpus.contains(tid));
+        let processes: BTreeSet<Pid> = left.iter().map(|(_, life)| life.pid).collect();
+        ended.retain(|(tid, life)| tid.0 != life.pid.0 || !processes.contains(&life.pid));
+        ended.into_iter().map(|(tid, _)| tid).collect()
+    }
+
+    /// Forgets threads that have ended ([`Self::ended_before`]). Their numbers may be given to others.
+    pub fn forget_threads(&mut self, ended: &[Tid]) {
+        for tid in ended {
+            let Some(life) = self.threads.remove(tid) else { continue };
+            self.forgotten.had_code |= self.has_code(life.pid);
+            self.forgotten.keep_name(*tid, &life.name);
+        }
+    }
+
+    /// The only thread of traced processes that there ever was; `None`: there is none, or there were several.
+    #[must_use]
+    pub fn only_traced_thread(&self) -> Option<(Tid, &ThreadLife)> {
+        let mut traced = self.threads().filter(|(_, life)| self.has_code(life.pid));
+        let only = traced.next().filter(|_| !self.forgotten.had_code)?;
+        traced.next().is_none().then_some(only)
+    }
+
+    /// The last name of each thread that has one, by id; those of forgotten threads, too.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<Tid, &str> {
+        let forgotten = self.forgotten.names.iter().map(|(tid, name)| (*tid, &**name));
+        let named = self.threads().filter(|(_, life)| !life.name.is_empty());
+        forgotten.chain(named.map(|(tid, life)| (tid, &*life.name))).collect()
+    }
+
+    pub(super) fn name(&self, tid: Tid) -> Option<&str> {
+        let of_life = self.thread(tid).map(|life| &*life.name).filter(|name| !name.is_empty());
+        of_life.or_else(|| self.forgotten.names.get(&tid).map(|name| &**name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::tests::{record, switch};
+    use crate::{Avma, FileOffset, Mmap, Sideband};
+
+    const LATER: u64 = LINGERS_NS + 100;
+
+    #[test]
+    fn a_thread_is_forgotten_when_nothing_of_it_may_come_any_more() {
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(7), parent_pid: Pid(1), parent_tid: Tid(1) };
+        let exit = |tid| Sideband::Exit { pid: Pid(1), tid: Tid(tid) };
+        let mut s = Schedule::growing(true, true);
+        s.grow(&[
+            record(5, 0, fork.clone()),
+            switch(10, 0, 1, false),
+            switch(20, 0, 1, true),
+            switch(20, 0, 7, false),
+            record(30, 0, exit(7)),
+            record(30, 1, exit(1)),
+        ]);
+        let ended = |s: &Schedule, time| s.ended_before(Ns(time)).iter().map(|tid| tid.0).collect::<Vec<_>>();
+        // The last thread of an idle CPU, and the first one of its process.
+        assert_eq!(ended(&s, LATER), []);
+        s.grow(&[switch(40, 0, 8, false)]);
+        assert_eq!((ended(&s, LATER), ended(&s, 30 + LINGERS_NS)), (vec![7], vec![]));
+        s.grow(&[record(50, 0, exit(8)), switch(60, 0, -1, true)]);
+        assert_eq!(ended(&s, LATER), [1, 7, 8]);
+        s.forget_threads(&[Tid(1), Tid(7)]);
+        assert_eq!(s.threads().map(|(tid, _)| tid.0).collect::<Vec<_>>(), [8]);
+        s.grow(&[record(LATER, 0, fork)]);
+        let life = s.thread(Tid(7)).unwrap();
+        assert_eq!((life.born, life.died, life.dead.len()), (Some(Ns(LATER)), None, 0));
+    }
+
+    #[test]
+    fn a_thread_is_not_the_only_one_after_others_were_forgotten() {
+        let mapped = Sideband::from(Mmap {
+            pid: Pid(1),
+            start: Avma(0x1000),
+            len: 0x1000,
+            file_offset: FileOffset(0),
+            path: String::new(),
+            build_id: None,
+            inode: None,
+            executable: true,
+            kernel: false,
+        });
+        let exit = Sideband::Exit { pid: Pid(1), tid: Tid(7) };
+        let only = |s: &Schedule| s.only_traced_thread().map(|(tid, _)| tid.0);
+        let mut s = Schedule::new(&[record(1, 0, mapped)]);
+        assert_eq!(only(&s), Some(1));
+        s.grow(&[record(2, 0, exit)]);
+        assert_eq!(only(&s), None);
+        s.forget_threads(&s.ended_before(Ns(LATER)));
+        assert_eq!((s.threads().count(), only(&s)), (1, None));
+    }
+
+    #[test]
+    fn a_thread_without_a_name_has_the_one_of_its_number() {
+        let named = |time, name: &str| {
+            record(time, 0, Sideband::Comm { pid: Pid(1), tid: Tid(7), name: name.to_owned(), exec: false })
+        };
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(7), parent_pid: Pid(1), parent_tid: Tid(1) };
+        let exit = Sideband::Exit { pid: Pid(1), tid: Tid(7) };
+        let records = [
+            named(10, "first"),
+            record(20, 0, exit.clone()),
+            record(LATER, 0, fork),
+            record(LATER + 10, 0, exit),
+        ];
+        let mut s = Schedule::growing(true, true);
+        for record in records.clone() {
+            s.grow(&[record]);
+            assert_eq!(s.names(), [(Tid(7), "first")].into());
+            s.forget_threads(&s.ended_before(Ns(LATER)));
+        }
+        s.forget_threads(&s.ended_before(Ns(3 * LATER)));
+        assert_eq!((s.threads().count(), s.names()), (0, Schedule::new(&records).names()));
+    }
+}
