@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::call_sums::CallSums;
 use crate::digest::{RunDigest, RunDigester};
+use crate::finished::FinishedThreads;
 use crate::nowhere;
 use crate::own_code::{CodeDetail, CodeRequest, CodeSums, OwnCode};
 use crate::report::{Report, TraceSummary};
@@ -23,7 +24,9 @@ use crate::tree::TreeSink;
 /// Turns the events of all threads into a [`Report`], in one pass.
 pub struct Analysis<'a> {
     session: Session<'a>,
+    /// Those that may still have events; `None`: not asked for.
     threads: FxHashMap<Tid, Option<Thread<'a>>>,
+    finished: FinishedThreads,
     tids: Vec<Tid>,
     events: u64,
 }
@@ -36,8 +39,9 @@ impl<'a> Analysis<'a> {
     }
 
     fn start(request: &Request, session: Session<'a>) -> Self {
-        let mut analysis =
-            Self { session, threads: FxHashMap::default(), tids: request.tids.clone(), events: 0 };
+        let (threads, finished, tids) =
+            (FxHashMap::default(), FinishedThreads::default(), request.tids.clone());
+        let mut analysis = Self { session, threads, finished, tids, events: 0 };
         analysis.meet_threads();
         analysis.session.is_starting = false;
         analysis
@@ -103,9 +107,10 @@ impl<'a> Analysis<'a> {
 
     /// The thread's state; `None` if it was not asked for.
     fn thread(&mut self, tid: Tid) -> (&mut Session<'a>, &mut Option<Thread<'a>>) {
-        let Self { session, threads, tids, .. } = self;
+        let Self { session, threads, finished, tids, .. } = self;
         let wanted = tid.0 > 0 && (tids.is_empty() || tids.contains(&tid));
-        let thread = threads.entry(tid).or_insert_with(|| wanted.then(|| Thread::new(tid, session)));
+        let new = || Thread::new(tid, session).after(finished.numbers(tid));
+        let thread = threads.entry(tid).or_insert_with(|| wanted.then(new));
         (session, thread)
     }
 
@@ -128,14 +133,30 @@ impl<'a> Analysis<'a> {
     #[must_use]
     pub fn pause(self, until: Ns) -> PausedAnalysis {
         let nowhere = nowhere::surroundings();
-        let Self { mut session, mut threads, tids, events } = self;
+        let Self { mut session, mut threads, finished, tids, events } = self;
         for thread in threads.values_mut().flatten() {
             thread.pass_off_cpu(until);
             session.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
         }
         let threads = threads.into_iter();
         let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(nowhere))));
-        PausedAnalysis(Analysis { session: session.grown(nowhere), threads: threads.collect(), tids, events })
+        let (session, threads) = (session.grown(nowhere), threads.collect());
+        PausedAnalysis(Analysis { session, threads, finished, tids, events })
+    }
+
+    /// No more events of these threads will come, though of others with their numbers: closes their open
+    /// calls, which no sink takes, as at the end of the recording. Of the threads, sums are left. The
+    /// schedule has their lives still, and forgets them before the next part.
+    pub fn finish_threads(&mut self, ended: &[Tid]) {
+        let rows = self.session.rows.take();
+        for tid in ended {
+            self.session.causes.forget(*tid);
+            if let Some(Some(mut thread)) = self.threads.remove(tid) {
+                thread.finish(&mut self.session, thread.last_ns());
+                self.finished.add(&thread);
+            }
+        }
+        self.session.rows = rows;
     }
 
     /// No more events will come: ends the calls that a landing leaves open until it is decided.
@@ -174,20 +195,21 @@ impl<'a> Analysis<'a> {
     }
 
     fn summarise(self) -> (Summary, Vec<Vec<OwnCode>>) {
-        let Self { mut session, threads, events, .. } = self;
+        let Self { mut session, threads, finished, events, .. } = self;
         let mut threads: Vec<Thread<'a>> = threads.into_values().flatten().collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
         let window = session.around.window;
-        let end = threads.iter().map(Thread::last_ns).fold(window.1, Ns::max);
+        let end = threads.iter().map(Thread::last_ns).fold(window.1.max(finished.last_ns()), Ns::max);
         let mut windows = Vec::with_capacity(threads.len());
         for thread in &mut threads {
             thread.finish(&mut session, end);
             windows.push(thread.window.finish(thread.tid));
         }
+        let windows = finished.with(&windows);
         let trace = TraceSummary {
             window: (window.0, end),
             span_ns: end.since(window.0),
-            threads: threads.len() as u64,
+            threads: windows.len() as u64,
             events,
             no_times: session.around.no_times,
             no_off_cpu: session.around.no_off_cpu(),
@@ -215,11 +237,11 @@ impl PausedAnalysis {
     /// Goes on with a recording that has grown. Its functions and objects have the numbers that they had.
     #[must_use]
     pub fn resume(self, around: Surroundings<'_>) -> Analysis<'_> {
-        let Analysis { session, threads, tids, events } = self.0;
+        let Analysis { session, threads, finished, tids, events } = self.0;
         let threads = threads.into_iter();
         let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(around))));
-        let mut analysis =
-            Analysis { session: session.grown(around), threads: threads.collect(), tids, events };
+        let (session, threads) = (session.grown(around), threads.collect());
+        let mut analysis = Analysis { session, threads, finished, tids, events };
         analysis.meet_threads();
         analysis
     }

@@ -53,6 +53,7 @@ mod entered;
 mod event_by_event;
 mod figures;
 mod filter;
+mod finished;
 mod frames;
 mod gatherer;
 mod ghosts;

@@ -96,6 +96,11 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// The thread after others with its number: by wanted function, its next call has this number.
+    pub(crate) fn after(self, numbers: impl Iterator<Item = (u32, u64)>) -> Self {
+        Self { entered: Entered::after(numbers), ..self }
+    }
+
     /// No event from before `until` will come: times off the CPU that ended earlier are passed, even if the
     /// thread's next event is far away. Events that wait for a landing to be decided have their own times.
     pub(crate) fn pass_off_cpu(&mut self, until: Ns) {

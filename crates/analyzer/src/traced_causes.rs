@@ -107,6 +107,11 @@ impl<'a> TracedCauses<'a> {
         waits.intervals.drain(..passed);
     }
 
+    /// The thread has ended.
+    pub(crate) fn forget(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+    }
+
     /// Goes on with a recording that has grown.
     pub(crate) fn grown(self, around: Surroundings<'_>) -> TracedCauses<'_> {
         let Self { mut threads, functions, of_rows, .. } = self;

@@ -13,7 +13,7 @@
 //! was given out is left out then. Such a segment is decoded with all branches that any sink may ask about,
 //! because a call that is left out the second time may have been given out, and its return not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{AuxOffset, AuxOwner, DigestSink, Digester, Ns, Recording, Tid};
 
@@ -100,6 +100,19 @@ impl Continuation {
         let least = Ns(self.until.0.saturating_sub(TAIL_NS));
         let tails = self.buffers.values().filter_map(|progress| progress.tail);
         tails.filter(|start| *start >= least).fold(self.until, Ns::min)
+    }
+
+    /// Forgets threads that have ended ([`model::Schedule::ended_before`]). Returns those of which nothing
+    /// more is given out: of the others something waits, or they have buffers of their own.
+    #[must_use]
+    pub fn forget_threads(&mut self, mut ended: Vec<Tid>) -> Vec<Tid> {
+        let waiting: BTreeSet<Tid> = self.waiting.iter().map(|(_, stretch)| stretch.tid).collect();
+        let has_more = |tid: Tid| waiting.contains(&tid) || self.buffers.contains_key(&AuxOwner::Thread(tid));
+        ended.retain(|tid| !has_more(*tid));
+        for tid in &ended {
+            self.last.remove(tid);
+        }
+        ended
     }
 
     /// The first byte of a buffer that is still needed; `None`: all are.

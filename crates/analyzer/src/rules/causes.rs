@@ -2,12 +2,12 @@
 
 use model::{OffCpuSplit, Pid, Tid};
 
-use super::script::{analyse, causes_in_parts};
+use super::script::{analyse, in_parts};
 use crate::{OffCpuCauses, Reason, ReasonRow, Request, ToldBy, Waker, WakerRow};
 
 fn causes(script: &str) -> OffCpuCauses {
     let causes = analyse(script, Request::default()).functions.swap_remove(0).off_cpu_causes;
-    assert_eq!(causes_in_parts(script), causes, "{script}");
+    assert_eq!(in_parts(script).0.functions[0].off_cpu_causes, causes, "{script}");
     causes.unwrap()
 }
 

@@ -10,6 +10,7 @@ mod clusters;
 mod completeness;
 mod counters;
 mod digests;
+mod ended_threads;
 mod entry_and_exit;
 mod figures;
 mod gaps;

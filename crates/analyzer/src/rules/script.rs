@@ -7,6 +7,7 @@
 //!   filter                    code outside ranges is hidden        (these come first)
 //!   stack_switches            the program may switch stacks
 //!   no_cyc                    cycles are not known, where counters are asked for
+//!   ends 5000                 the end of the recording, else 1000
 //!   region f+10 f+20          `region` is code from f+10 to f+20; several places: `f+10,f+18`; also region2
 //!   code call k+10 f          there is a call instruction
 //!   code sigreturn restorer   ... a system call that ends a handler
@@ -40,8 +41,8 @@ use super::digests::check_ways_to_analyse;
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
     Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
-    CodeRequest, FunctionReport, OffCpuCauses, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Report,
-    Request, Status, Step, Surroundings, TimeRow, ToldBy, TreeSink, Violation,
+    CodeRequest, FunctionReport, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Report, Request,
+    Status, Step, Surroundings, TimeRow, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -302,9 +303,9 @@ pub(super) fn analyse_trees(script: &str, request: Request, sink: &mut dyn TreeS
 
 /// The complete calls of `f` by the last event of a script, and those once no more events come.
 pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
-    let Parsed { program, events, request, .. } = parse(script, Request::default());
+    let Parsed { program, events, request, end, .. } = parse(script, Request::default());
     let schedule = Schedule::new(&[]);
-    let mut analysis = Analysis::new(&request, surroundings(&program, &schedule, false));
+    let mut analysis = Analysis::new(&request, surroundings(&program, &schedule, false, end));
     for (tid, space, event) in &events {
         analysis.events(Pid(7), *tid, *space, &[*event]);
     }
@@ -316,10 +317,10 @@ pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
     (before, complete(&sums))
 }
 
-/// Why the calls of `f` were off the CPU, by an analysis that stops before each event, while the schedule
-/// grows and forgets.
-pub(super) fn causes_in_parts(script: &str) -> Option<OffCpuCauses> {
-    let Parsed { program, events, mut records, request, has_ip_filter, .. } =
+/// The report without rows by an analysis that stops before each event, while the schedule grows and
+/// forgets; and the threads that the schedule has at the end.
+pub(super) fn in_parts(script: &str) -> (Report, Vec<Tid>) {
+    let Parsed { program, events, mut records, request, has_ip_filter, end, .. } =
         parse(script, Request::default());
     records.sort_by_key(|record| record.time);
     let is_switch = |record: &SidebandRecord| {
@@ -328,21 +329,29 @@ pub(super) fn causes_in_parts(script: &str) -> Option<OffCpuCauses> {
     let mut schedule = Schedule::growing(true, records.iter().any(is_switch));
     let mut records = records.into_iter().peekable();
     let (mut sums, mut paused) = (CallSums::default(), None::<PausedAnalysis>);
-    let next = events.iter().skip(1).map(|(.., event)| event.time().point).chain([Ns(1000)]);
+    let next = events.iter().skip(1).map(|(.., event)| event.time().point).chain([end]);
     for ((tid, space, event), until) in events.iter().zip(next) {
         let new = std::iter::from_fn(|| records.next_if(|record| record.time <= Some(until)));
         schedule.grow(&new.collect::<Vec<_>>());
-        let around = surroundings(&program, &schedule, has_ip_filter);
+        let around = surroundings(&program, &schedule, has_ip_filter, end);
         let mut analysis = match paused.take() {
             Some(paused) => paused.resume(around),
             None => Analysis::new(&request, around),
         };
         analysis.events(Pid(7), *tid, *space, &[*event]);
+        let ended = schedule.ended_before(until);
+        analysis.finish_threads(&ended);
         sums.merge(&analysis.take_calls());
         paused = Some(analysis.pause(until));
         schedule.forget_before(until);
+        schedule.forget_threads(&ended);
     }
-    sums.figures(true, ToldBy::of(&schedule)).swap_remove(0).off_cpu_causes
+    let left = schedule.threads().map(|(tid, _)| tid).collect();
+    let paused = paused.expect("a script has events");
+    let mut summary =
+        paused.resume(surroundings(&program, &schedule, has_ip_filter, end)).finish_with_summary();
+    sums.add_to(&mut summary);
+    (summary.into_report(), left)
 }
 
 /// What a script says.
@@ -354,6 +363,8 @@ struct Parsed {
     has_ip_filter: bool,
     whole_cpus: bool,
     has_cyc: bool,
+    /// Of the recording.
+    end: Ns,
 }
 
 fn parse(script: &str, request: Request) -> Parsed {
@@ -365,13 +376,14 @@ fn parse(script: &str, request: Request) -> Parsed {
         request.functions = vec![id("f")];
     }
     let (mut tid, mut space, mut has_ip_filter, mut has_cyc) = (Tid(7), SpaceId(0), false, true);
-    let mut whole_cpus = false;
+    let (mut whole_cpus, mut end) = (false, Ns(1000));
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["filter"] => has_ip_filter = true,
             ["whole_cpus"] => whole_cpus = true,
             ["no_cyc"] => has_cyc = false,
+            ["ends", at] => end = Ns(at.parse().unwrap()),
             [name @ ("region" | "region2"), starts, ends] => {
                 program.regions.insert(id(name), program.region_of(starts, ends));
             }
@@ -407,7 +419,7 @@ fn parse(script: &str, request: Request) -> Parsed {
             _ => panic!("what is {line}?"),
         }
     }
-    Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc }
+    Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc, end }
 }
 
 /// What a thread has executed by the time of an event: by each ns an instruction, two conditional branches
@@ -429,22 +441,27 @@ fn counters_at(event: &TraceEvent, has_cyc: bool, gaps: u32) -> Counters {
     Counters { executed, cycles }
 }
 
-fn surroundings<'a>(program: &'a Program, schedule: &'a Schedule, has_ip_filter: bool) -> Surroundings<'a> {
+fn surroundings<'a>(
+    program: &'a Program,
+    schedule: &'a Schedule,
+    has_ip_filter: bool,
+    end: Ns,
+) -> Surroundings<'a> {
     Surroundings {
         code: program,
         functions: program,
         schedule,
-        window: (Ns(0), Ns(1000)),
+        window: (Ns(0), end),
         has_ip_filter,
         ..crate::nowhere::surroundings()
     }
 }
 
 fn run(script: &str, request: Request, sink: Option<&mut dyn TreeSink>) -> (Report, Vec<Violation>) {
-    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc } =
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, has_cyc, end } =
         parse(script, request);
     let schedule = Schedule::new(&records);
-    let around = surroundings(&program, &schedule, has_ip_filter);
+    let around = surroundings(&program, &schedule, has_ip_filter, end);
     let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
     if sink.is_none() {
         check_ways_to_analyse(&request, around, &events);
@@ -502,10 +519,10 @@ pub(super) fn branch_paths_of(name: &str, script: &str) -> Vec<Vec<String>> {
 
 /// What calls of `f` did in their own code: straight code, then children, then the time left over.
 pub(super) fn own_code(script: &str, detail: CodeDetail) -> Vec<String> {
-    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, .. } =
+    let Parsed { program, events, records, request, has_ip_filter, whole_cpus, end, .. } =
         parse(script, Request::default());
     let schedule = Schedule::new(&records);
-    let around = surroundings(&program, &schedule, has_ip_filter);
+    let around = surroundings(&program, &schedule, has_ip_filter, end);
     let around = Surroundings { traces_whole_cpus: whole_cpus, ..around };
     let code = CodeRequest { detail, groups: 1, group_of: Box::new(|_| Some(0)) };
     let mut analysis = Analysis::new(&request, around).with_code(code);

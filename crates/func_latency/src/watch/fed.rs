@@ -7,6 +7,8 @@
 //!   slice   PSB+, calls of `f` in `outer`, the thread is switched out
 //! ```
 
+mod short_lived;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -82,8 +84,9 @@ const SLICE_BYTES: usize = 16 << 10;
 const TSC_AT: usize = packet::PSB.len() + 1;
 
 impl Slice {
-    /// Calls of 200 to 1000 iterations, by dice.
-    fn new(dice: &mut u64) -> Self {
+    /// Calls of 200 to 1000 iterations, by dice, in at least `size` bytes. The thread is switched out at
+    /// `last`.
+    fn new(dice: &mut u64, size: usize, last: u64) -> Self {
         let mut roll = |sides: u64| {
             *dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (*dice >> 33) % sides
@@ -105,7 +108,7 @@ impl Slice {
         };
         head.into_iter().for_each(|packet| _ = put(packet));
         let mut end = 0;
-        while end < SLICE_BYTES {
+        while end < size {
             // Each jump back is taken, but for the last one; the return is compressed.
             let iterations = 200 + roll(800);
             let cycles = iterations + roll(64);
@@ -122,7 +125,7 @@ impl Slice {
             calls += 1;
             length_ns += 8 + cycles;
         }
-        put(Packet::Fup(ip(AFTER_CALL)));
+        put(Packet::Fup(ip(last)));
         put(Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }));
         // PADs up to whole words, as a recorder has them.
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -211,7 +214,7 @@ impl FedRecords {
 
 fn slices() -> Vec<Slice> {
     let mut dice = 1;
-    (0..SLICES).map(|_| Slice::new(&mut dice)).collect()
+    (0..SLICES).map(|_| Slice::new(&mut dice, SLICE_BYTES, AFTER_CALL)).collect()
 }
 
 /// Which slice a CPU has in a turn.
@@ -309,6 +312,11 @@ impl Taken {
         self.memory_kb.push(kb.unwrap().parse().unwrap());
     }
 
+    fn tell(&self, fed: Fed) {
+        let (first_kb, last_kb) = self.first_and_last_kb();
+        eprintln!("{fed:?}, {first_kb} to {last_kb} KB of memory, {} bytes of spool", self.spool_bytes);
+    }
+
     /// The most memory in the first and in the last fifth of the time.
     fn first_and_last_kb(&self) -> (u64, u64) {
         let fifth = self.memory_kb.len() / 5;
@@ -356,14 +364,13 @@ impl FedWatch {
     }
 }
 
-/// Watches a feed, and prints what comes of that.
-fn watch_fed(feed_of: &Feed) -> (Fed, Taken) {
+/// Watches what `feed` feeds, and prints what comes of that.
+fn watch_fed(spool_bytes: u64, feed: impl FnOnce(&Pieces, &Path) -> Fed + Send) -> (Fed, Taken) {
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let spool = directory.path().join("spool");
     fs::create_dir(&spool).unwrap();
-    let FedWatch { interval, report, pieces, arrived, interrupts } =
-        FedWatch::new(&spool, feed_of.spool_bytes);
+    let FedWatch { interval, report, pieces, arrived, interrupts } = FedWatch::new(&spool, spool_bytes);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let looking = scope.spawn(|| {
@@ -376,9 +383,9 @@ fn watch_fed(feed_of: &Feed) -> (Fed, Taken) {
         });
         let waiting_bytes = Arc::clone(&pieces.waiting_bytes);
         let program = &program;
-        let feeding = scope.spawn(move || feed(&pieces, program, feed_of.bytes, feed_of.bytes_each_s));
+        let feeding = scope.spawn(move || feed(&pieces, program));
         let arriving = Arriving { pieces: arrived, waiting_bytes, interrupts: &interrupts };
-        let exit = Follow::new(arriving, feed_of.spool_bytes, false).run(|recording| {
+        let exit = Follow::new(arriving, spool_bytes, false).run(|recording| {
             let growing = Growing::new(report.calls.clone(), recording, Some(interval));
             let console = Console::new(Display::new(report.format, false)?, None, None);
             Ok(Watch::new(growing, report, interval, console))
@@ -393,14 +400,11 @@ fn watch_fed(feed_of: &Feed) -> (Fed, Taken) {
 /// Where this is set, this process is the one that watches: nothing else is in its memory.
 const WATCHES: &str = "FUNC_LATENCY_TEST_WATCHES";
 
-/// Watches a feed in a process that runs the test of this name, where `check` is done, too. `None`: it is
-/// this one.
-fn watched_alone(name: &str, feed: &Feed, check: impl FnOnce(Fed, &Taken)) -> Option<(Vec<Value>, Value)> {
+/// Does `watch` in a process that runs the test of this name. Returns the documents that it prints; `None`:
+/// it is this one.
+fn alone(name: &str, watch: impl FnOnce()) -> Option<Vec<Value>> {
     if env::var_os(WATCHES).is_some() {
-        let (fed, taken) = watch_fed(feed);
-        let (first_kb, last_kb) = taken.first_and_last_kb();
-        eprintln!("{fed:?}, {first_kb} to {last_kb} KB of memory, {} bytes of spool", taken.spool_bytes);
-        check(fed, &taken);
+        watch();
         return None;
     }
     let mut watch = Command::new(env::current_exe().unwrap());
@@ -417,12 +421,27 @@ fn watched_alone(name: &str, feed: &Feed, check: impl FnOnce(Fed, &Taken)) -> Op
     let from = printed.find('{').unwrap();
     let documents = serde_json::Deserializer::from_str(&printed[from..]).into_iter::<Value>();
     // They end with the result of the test.
-    let mut documents: Vec<Value> = documents.map_while(Result::ok).collect();
+    Some(documents.map_while(Result::ok).collect())
+}
+
+/// Watches a feed in a process of its own, where `check` is done, too. Returns the intervals and the report.
+fn watched_alone(name: &str, of: &Feed, check: impl FnOnce(Fed, &Taken)) -> Option<(Vec<Value>, Value)> {
+    let mut documents = alone(name, || {
+        let (fed, taken) =
+            watch_fed(of.spool_bytes, |pieces, program| feed(pieces, program, of.bytes, of.bytes_each_s));
+        taken.tell(fed);
+        check(fed, &taken);
+    })?;
     let report = documents.pop().unwrap();
+    check_sums(&documents, &report);
+    Some((documents, report))
+}
+
+/// The intervals add up to the report.
+fn check_sums(intervals: &[Value], report: &Value) {
     let calls = |line: &Value| line["functions"][0]["calls"].as_u64().unwrap_or(0);
     let complete = report["functions"][0]["calls"]["complete"].as_u64();
-    assert_eq!(Some(documents.iter().map(calls).sum()), complete, "the intervals add up to the report");
-    Some((documents, report))
+    assert_eq!(Some(intervals.iter().map(calls).sum()), complete);
 }
 
 fn is_full_run() -> bool {

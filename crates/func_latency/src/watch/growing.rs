@@ -167,7 +167,9 @@ impl Growing {
 
     /// What was before this is not asked for: nothing is decoded.
     pub(crate) fn forget_before(&mut self, time: Ns) {
+        let ended = self.schedule.ended_before(time);
         self.schedule.forget_before(time);
+        self.schedule.forget_threads(&ended);
     }
 
     /// These buffers, each at the place that it has always had.
@@ -358,15 +360,19 @@ impl Growing {
         if until.is_none() {
             analysis.decide_rest();
         }
+        let needs_from = self.continuation.needs_schedule_from();
+        // The one place that decides which threads are over: all that know threads let go of these.
+        let ended = self.continuation.forget_threads(self.schedule.ended_before(needs_from));
+        analysis.finish_threads(&ended);
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
         let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
-        let needs_from = self.continuation.needs_schedule_from();
         self.analysis = Some(analysis.pause(needs_from));
         // A frame knows its thread's time off the CPU; the schedule before the next event is not needed any
         // more.
         self.schedule.forget_before(needs_from);
+        self.schedule.forget_threads(&ended);
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));
         let left_out_hits = left_out + self.triggers.as_mut().map_or(0, Triggers::take_left_out);

@@ -1,0 +1,113 @@
+//! Threads that are let go while their recording grows: the report is that of the recording as a whole.
+
+use super::script::{analyse, in_parts, row_text};
+use crate::Request;
+
+/// The calls that had not ended, and the number of complete ones. `left`: the threads that are known at the
+/// end.
+#[track_caller]
+fn check(script: &str, left: &[i32], open: &[&str], complete: u64) {
+    let mut whole = analyse(script, Request::default());
+    let function = &mut whole.functions[0];
+    (function.rows, function.row_children, function.row_reasons) = Default::default();
+    let (grown, known) = in_parts(script);
+    assert_eq!(grown, whole, "{script}");
+    assert_eq!(known.iter().map(|tid| tid.0).collect::<Vec<_>>(), left, "{script}");
+    let function = &grown.functions[0];
+    assert_eq!(function.longest_open.iter().map(row_text).collect::<Vec<_>>(), open, "{script}");
+    assert_eq!(function.calls.complete, complete, "{script}");
+}
+
+#[test]
+fn a_thread_that_has_ended_is_let_go_with_its_calls_in_the_sums() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        100 start main
+        110 call main+10 f
+        200 ret f+40 main+15
+        250 call main+20 f
+        died 300
+        tid 7
+        off 1000000297 1000000298
+        1000000299 call main+10 f
+        5000000000 ret f+40 main+15";
+    check(script, &[7], &["250 >=0 open_end main+20"], 2);
+    // Something of it may still come.
+    let script = script.replace("5000000000", "1000000300");
+    let (_, known) = in_parts(&script.replace("ends 9000000000", "ends 1000000300"));
+    assert_eq!(known.len(), 2);
+}
+
+/// Times off the CPU that had passed before a thread ended were no part of its open call.
+#[test]
+fn a_call_is_open_for_as_long_as_its_thread_was_seen_to_wait() {
+    let script = "
+        ends 9000000000
+        tid 7
+        2 start main+4
+        tid 8
+        born 50
+        off 160 1500000000
+        100 start main
+        110 call main+10 f
+        150 syscall f+10
+        died 1600000000
+        tid 7
+        off 4500000000 4600000000
+        2000000000 call main+10 f
+        4000000000 ret f+40 main+15
+        6000000000 call main+10 f
+        6000000001 ret f+40 main+15";
+    check(script, &[7], &["110 >=1499999890 open_end main+10 off 1499999840"], 2);
+}
+
+/// With calls that are numbered on, gaps, and an IP filter. What one of them did says nothing of the next.
+#[test]
+fn the_threads_that_had_one_number_are_one_row_of_the_report() {
+    let script = "
+        ends 90000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        100 start main
+        110 call main+10 f
+        200 ret f+40 main+15
+        210 gap 260 truncated
+        270 resume main+15
+        280 call main+10 f
+        died 300
+        tid 7
+        1000000400 call main+10 f
+        2000000000 ret f+40 main+15
+        tid 8
+        born 3000000000
+        off 3000000100 3000000300
+        3000000010 start main
+        3000000020 call main+10 f
+        3000000090 syscall f+10
+        3000000310 start f+12
+        3000000400 ret f+40 main+15
+        3000000500 call main+20 f
+        3000000600 gap 3000000700 truncated
+        3000000800 resume main+30
+        died 3000001000
+        tid 7
+        off 5000000000 5000000100
+        7000000000 call main+10 f
+        7000000001 ret f+40 main+15
+        7000000002 call main+10 f
+        7000000003 ret f+40 main+15";
+    let open = ["3000000500 >=100 cut main+20", "280 >=0 open_end main+10"];
+    check(script, &[7], &open, 5);
+    check(&format!("filter\n{script}"), &[7], &open, 5);
+    let numbers = |script: &str| {
+        let report = in_parts(script).0;
+        report.functions[0].longest_open.iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(script), ["8-3", "8-1"]);
+}

@@ -1,0 +1,120 @@
+//! A server whose threads are born and die, one after the other on each CPU.
+
+use super::*;
+use crate::run_words;
+
+/// Each thread is born when so much time has passed since the death of the one before.
+const BETWEEN_NS: u64 = 1_000_000;
+const SIZE: usize = 200;
+const ENTRY_OF_F: u64 = TEXT + 32;
+
+/// Threads, and the numbers that they have in turns.
+#[derive(Clone, Copy)]
+struct ShortLives {
+    threads: u64,
+    numbers: u64,
+    born_each_s: u64,
+}
+
+impl ShortLives {
+    fn tid(self, thread: u64) -> Tid {
+        Tid(100 + (thread % self.numbers) as i32)
+    }
+
+    /// Feeds their lives; each third thread dies in a call.
+    fn feed(self, pieces: &Pieces, program: &Path) -> Fed {
+        let feed = PieceFeed::new(pieces, events(), &head()).unwrap();
+        let mut dice = 1;
+        let mut slice = |last| Slice::new(&mut dice, SIZE, last);
+        let mut slices = [slice(AFTER_CALL), slice(AFTER_CALL), slice(ENTRY_OF_F)];
+        let start = Ns(1_000_000);
+        feed.records(&FedRecords::of_begin(program, start).0);
+        let (parent_pid, parent_tid) = (PID, tid_of(0, 0));
+        let mut fed = Fed::default();
+        let mut at = [(Ns(start.0 + 1000), 0_u64); CPUS as usize];
+        let began = Instant::now();
+        for number in 0..self.threads {
+            let cpu = (number % u64::from(CPUS)) as u32;
+            let (time, offset) = &mut at[cpu as usize];
+            let slice = &mut slices[(number % 3) as usize];
+            let (tid, pid) = (self.tid(number), PID);
+            let (born, end, size) = (*time, Ns(time.0 + slice.length_ns), slice.bytes.len() as u64);
+            let mut records = FedRecords::default();
+            records.add(cpu, parent_tid, born, &Record::Fork { pid, tid, parent_pid, parent_tid });
+            records.add(cpu, tid, born, &Record::ItraceStart { pid, tid });
+            records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
+            records.add(cpu, tid, end, &Record::Exit { pid, tid, parent_pid, parent_tid });
+            feed.records(&records.0);
+            let owner = AuxOwner::Cpu(Cpu(cpu));
+            let chunk = AuxChunk { index: cpu, owner, offset: AuxOffset(*offset), reference: 0 };
+            if !feed.trace(&chunk, slice.at(Ns(time.0 + 50))) {
+                fed.left_out_bytes += size;
+            }
+            fed.trace_bytes += size;
+            (*time, *offset) = (Ns(end.0 + BETWEEN_NS), *offset + size);
+            let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();
+            feed.complete_until(Ns(complete - 500));
+            let due = Duration::from_secs_f64(number as f64 / self.born_each_s as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+        feed.finish().unwrap();
+        fed
+    }
+}
+
+/// Room for what a thread leaves: its row of the report, the numbers of its calls.
+const ROW_BYTES: u64 = 256;
+/// Room for the threads of one part: a busy machine makes parts of different sizes.
+const PART_KB: u64 = 32 << 10;
+
+/// What was known of each thread stayed: its life, its stack, its last time.
+#[test]
+fn of_threads_that_have_died_the_report_alone_is_left() {
+    let threads = if is_full_run() { 400_000 } else { 40_000 };
+    let lives = ShortLives { threads, numbers: threads, born_each_s: 8_000 };
+    let name = "short_lived::of_threads_that_have_died_the_report_alone_is_left";
+    let documents = alone(name, || {
+        let (fed, taken) = watch_fed(1000 * MB, |pieces, program| lives.feed(pieces, program));
+        taken.tell(fed);
+        assert_eq!(fed.left_out_bytes, 0);
+        is_flat(&taken, PART_KB + lives.threads * ROW_BYTES / 1024);
+    });
+    let Some(mut intervals) = documents else { return };
+    let report = intervals.pop().unwrap();
+    check_sums(&intervals, &report);
+    assert!(intervals.len() > 4, "{} intervals", intervals.len());
+    let calls = &report["functions"][0]["calls"];
+    assert_eq!(calls["open_end"], lives.threads / 3);
+    assert_eq!(report["trace"]["threads"], lives.threads + 4);
+}
+
+/// The threads of one number are one row, and the numbers of their calls go on.
+#[test]
+fn the_report_of_a_watch_is_that_of_the_recording() {
+    let lives = ShortLives { threads: 20_000, numbers: 7_000, born_each_s: 1 << 20 };
+    let name = "short_lived::the_report_of_a_watch_is_that_of_the_recording";
+    let documents = alone(name, || {
+        let directory = tempfile::tempdir().unwrap();
+        let program = program(directory.path());
+        let FedWatch { pieces, arrived: _arrived, .. } = FedWatch::new(directory.path(), 1000 * MB);
+        lives.feed(&Pieces { length: Duration::MAX, ..pieces }, &program);
+        let recording = directory.path().join("0.data");
+        let of = |words: &[&str]| {
+            let words = [&["func_latency"], words, &["-f", "f", "--format", "json"]];
+            assert_eq!(run_words(words.concat()), Exit::Done);
+        };
+        let path = recording.to_str().unwrap();
+        of(&["report", "-i", path]);
+        for (workers, interval) in [("1", "0.7"), ("2", "5"), ("2", "100")] {
+            of(&["watch", "--replay", path, "-w", workers, "-n", interval]);
+        }
+    });
+    let Some(documents) = documents else { return };
+    let is_report = |document: &&Value| document["schema"] == documents[0]["schema"];
+    let reports: Vec<&Value> = documents.iter().filter(is_report).collect();
+    assert_eq!(reports.len(), 4);
+    assert_eq!(reports[0]["trace"]["threads"], lives.numbers + 4);
+    for watched in &reports[1..] {
+        assert!(*watched == reports[0], "another report");
+    }
+}
