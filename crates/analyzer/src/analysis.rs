@@ -1,5 +1,6 @@
 //! The whole: events of all threads in, one report out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{
@@ -128,8 +129,17 @@ impl<'a> Analysis<'a> {
         (summary.into_report(), code)
     }
 
-    /// Stops for a while, in which the recording grows. All events from before `until` were given out: the
-    /// schedule may forget times off the CPU that ended earlier.
+    /// Threads with events that wait until a landing is decided: they need what the schedule has of the time
+    /// of those events.
+    #[must_use]
+    pub fn undecided_threads(&self) -> BTreeSet<Tid> {
+        let undecided = self.threads.values().flatten().filter(|thread| thread.undecided.is_some());
+        undecided.map(|thread| thread.tid).collect()
+    }
+
+    /// Stops for a while, in which the recording grows. All events from before `until` were given out: of
+    /// threads that are not [undecided](Self::undecided_threads) the schedule may forget times off the CPU
+    /// that ended earlier.
     #[must_use]
     pub fn pause(self, until: Ns) -> PausedAnalysis {
         let nowhere = nowhere::surroundings();
@@ -148,15 +158,16 @@ impl<'a> Analysis<'a> {
     /// calls, which no sink takes, as at the end of the recording. Of the threads, sums are left. The
     /// schedule has their lives still, and forgets them before the next part.
     pub fn finish_threads(&mut self, ended: &[Tid]) {
-        let rows = self.session.rows.take();
         for tid in ended {
-            self.session.causes.forget(*tid);
             if let Some(Some(mut thread)) = self.threads.remove(tid) {
+                thread.decide_rest(&mut self.session);
+                let rows = self.session.rows.take();
                 thread.finish(&mut self.session, thread.last_ns());
+                self.session.rows = rows;
                 self.finished.add(&thread);
             }
+            self.session.causes.forget(*tid);
         }
-        self.session.rows = rows;
     }
 
     /// No more events will come: ends the calls that a landing leaves open until it is decided.

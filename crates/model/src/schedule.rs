@@ -120,12 +120,13 @@ impl Schedule {
         sideband.iter().for_each(|record| self.add(record));
     }
 
-    /// Forgets which threads ran where before `time`, but not that they existed.
-    pub fn forget_before(&mut self, time: Ns) {
+    /// Forgets which threads ran where before `time`, but not that they existed; of the `spared` ones all
+    /// is kept.
+    pub fn forget_before(&mut self, time: Ns, spared: &BTreeSet<Tid>) {
         for table in self.cpus.values_mut() {
             table.forget_before(time);
         }
-        for life in self.threads.values_mut() {
+        for (_, life) in self.threads.iter_mut().filter(|(tid, _)| !spared.contains(tid)) {
             let is_over = |off: &OffCpu| off.to.is_some_and(|to| to < time);
             let over = life.off_cpu.partition_point(is_over);
             if let Some(last) = life.off_cpu.drain(..over).next_back() {
@@ -525,7 +526,7 @@ mod tests {
             (0..1000).flat_map(|nap| [switch(20 * nap + 10, 0, 7, true), switch(20 * nap + 20, 0, 7, false)]);
         let exit = record(30_000, 0, Sideband::Exit { pid: Pid(1), tid: Tid(7) });
         let mut schedule = Schedule::new(&naps.chain([exit, switch(30_001, 0, 7, true)]).collect::<Vec<_>>());
-        schedule.forget_before(Ns(40_000));
+        schedule.forget_before(Ns(40_000), &BTreeSet::new());
         let life = schedule.thread(Tid(7)).unwrap();
         assert_eq!((life.off_cpu.len(), life.on_cpu.len()), (1, 1));
         assert_eq!((life.off_cpu.capacity(), life.on_cpu.capacity()), (1, 1));

@@ -1,19 +1,24 @@
 //! Threads that are let go while their recording grows: the report is that of the recording as a whole.
 
 use super::script::{analyse, in_parts, row_text};
-use crate::Request;
+use crate::{FunctionReport, Request};
 
-/// The calls that had not ended, and the number of complete ones. `left`: the threads that are known at the
-/// end.
+/// The figures of `f`, which are those of the whole; `left`: the threads that are known at the end.
 #[track_caller]
-fn check(script: &str, left: &[i32], open: &[&str], complete: u64) {
+fn figures(script: &str, left: &[i32]) -> FunctionReport {
     let mut whole = analyse(script, Request::default());
     let function = &mut whole.functions[0];
     (function.rows, function.row_children, function.row_reasons) = Default::default();
-    let (grown, known) = in_parts(script);
+    let (mut grown, known) = in_parts(script);
     assert_eq!(grown, whole, "{script}");
     assert_eq!(known.iter().map(|tid| tid.0).collect::<Vec<_>>(), left, "{script}");
-    let function = &grown.functions[0];
+    grown.functions.swap_remove(0)
+}
+
+/// The calls that had not ended, and the number of complete ones.
+#[track_caller]
+fn check(script: &str, left: &[i32], open: &[&str], complete: u64) {
+    let function = figures(script, left);
     assert_eq!(function.longest_open.iter().map(row_text).collect::<Vec<_>>(), open, "{script}");
     assert_eq!(function.calls.complete, complete, "{script}");
 }
@@ -40,6 +45,34 @@ fn a_thread_that_has_ended_is_let_go_with_its_calls_in_the_sums() {
     let script = script.replace("5000000000", "1000000300");
     let (_, known) = in_parts(&script.replace("ends 9000000000", "ends 1000000300"));
     assert_eq!(known.len(), 2);
+}
+
+/// The schedule had forgotten times off the CPU that the waiting events still needed.
+#[test]
+fn what_a_landing_leaves_open_is_decided_when_the_thread_has_ended() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        off 145 148
+        100 start main
+        110 call main+10 f
+        120 call f+10 f
+        130 call f+20 throw
+        135 ijmp throw+30 f+80
+        140 call f+85 f
+        144 syscall f+2
+        149 start f+4
+        150 ret f+40 f+8a
+        died 300
+        tid 7
+        off 1000000297 1000000298
+        1000000299 call main+10 f
+        5000000000 ret f+40 main+15";
+    let function = figures(script, &[7]);
+    assert_eq!((function.calls.complete, function.off_cpu.map(|off| off.sum_ns)), (2, Some(3)));
 }
 
 /// Times off the CPU that had passed before a thread ended were no part of its open call.

@@ -342,8 +342,9 @@ pub(super) fn in_parts(script: &str) -> (Report, Vec<Tid>) {
         let ended = schedule.ended_before(until);
         analysis.finish_threads(&ended);
         sums.merge(&analysis.take_calls());
+        let undecided = analysis.undecided_threads();
         paused = Some(analysis.pause(until));
-        schedule.forget_before(until);
+        schedule.forget_before(until, &undecided);
         schedule.forget_threads(&ended);
     }
     let left = schedule.threads().map(|(tid, _)| tid).collect();

@@ -168,7 +168,7 @@ impl Growing {
     /// What was before this is not asked for: nothing is decoded.
     pub(crate) fn forget_before(&mut self, time: Ns) {
         let ended = self.schedule.ended_before(time);
-        self.schedule.forget_before(time);
+        self.schedule.forget_before(time, &BTreeSet::new());
         self.schedule.forget_threads(&ended);
     }
 
@@ -368,10 +368,11 @@ impl Growing {
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
         let gained_ns = lost_ns.saturating_sub(std::mem::replace(&mut self.lost_ns, lost_ns));
+        let undecided = analysis.undecided_threads();
         self.analysis = Some(analysis.pause(needs_from));
         // A frame knows its thread's time off the CPU; the schedule before the next event is not needed any
         // more.
-        self.schedule.forget_before(needs_from);
+        self.schedule.forget_before(needs_from, &undecided);
         self.schedule.forget_threads(&ended);
         crate::recording::check_uncut()?;
         let hits = self.triggers.as_mut().map_or_else(Vec::new, |triggers| triggers.take_hits(entered));

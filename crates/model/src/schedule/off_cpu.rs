@@ -200,7 +200,7 @@ mod tests {
         let whole = Schedule::new(&records).thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
         for time in 0..80 {
             let mut schedule = Schedule::new(&records);
-            schedule.forget_before(Ns(time));
+            schedule.forget_before(Ns(time), &std::collections::BTreeSet::new());
             let left = schedule.thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
             let expected = whole.iter().filter(|off| off.back.0 >= time).cloned().collect::<Vec<_>>();
             assert_eq!(left, expected, "from {time}");
