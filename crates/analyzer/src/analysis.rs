@@ -145,7 +145,7 @@ impl<'a> Analysis<'a> {
         let nowhere = nowhere::surroundings();
         let Self { mut session, mut threads, finished, tids, events } = self;
         for thread in threads.values_mut().flatten() {
-            thread.pass_off_cpu(until);
+            thread.pass_time(&mut session, until);
             session.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
         }
         let threads = threads.into_iter();

@@ -85,7 +85,10 @@ impl<'a> OffCpuClock<'a> {
         while let Some(&OffCpu { from, to: Some(to), .. }) = self.intervals.first()
             && to <= until
         {
-            self.passed = Some((from, to));
+            // A thread that died off its CPU was not off it any more.
+            if from < to {
+                self.passed = Some((from, to));
+            }
             self.count();
         }
     }
@@ -192,9 +195,10 @@ impl<'a> OffCpuClock<'a> {
             self.total_ns += end.since(entered);
             return Some(end);
         }
+        // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
+        self.split_off(end);
         let left = self.intervals.last().map(|off| (off.from, off.to));
         let (from, to) = left.or(self.passed.map(|(from, to)| (from, Some(to))))?;
-        // A dying thread leaves its CPU after its EXIT: it was not off the CPU while it lived.
         if from < last.lo || from >= end {
             return None;
         }
@@ -210,7 +214,8 @@ impl<'a> OffCpuClock<'a> {
 
     /// Whether it is off the CPU when its recording ends at `end`, with nothing traced after `last`.
     pub(crate) fn ends_off(&self, last: EventTime, end: Ns) -> bool {
-        let is_off = |off: &OffCpu| off.to.is_none() && off.from >= last.lo && off.from < end;
+        let is_off =
+            |off: &OffCpu| off.to.is_none_or(|to| to >= end) && off.from >= last.lo && off.from < end;
         self.scheduler.is_some() || self.intervals.last().is_some_and(is_off)
     }
 }

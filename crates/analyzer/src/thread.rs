@@ -101,9 +101,11 @@ impl<'a> Thread<'a> {
         Self { entered: Entered::after(numbers), ..self }
     }
 
-    /// No event from before `until` will come: times off the CPU that ended earlier are passed, even if the
-    /// thread's next event is far away. Events that wait for a landing to be decided have their own times.
-    pub(crate) fn pass_off_cpu(&mut self, until: Ns) {
+    /// No event from before `until` will come: another thread that has the number by then has begun, and times
+    /// off the CPU that ended earlier are passed, even if the thread's next event is far away. Events that
+    /// wait for a landing to be decided have their own times.
+    pub(crate) fn pass_time(&mut self, session: &mut Session<'a>, until: Ns) {
+        self.pass_deaths(session, |_, reborn| reborn <= until);
         if self.undecided.is_none() {
             self.off_cpu.pass_without_event(until);
         }
@@ -225,12 +227,7 @@ impl<'a> Thread<'a> {
     ) {
         // A thread number is used again: an event that cannot be before the death is of the next thread, even
         // where the event's estimate is before that thread's birth.
-        while let Some((&(died, reborn), later)) = self.window.dead.split_first()
-            && (event.time().point >= reborn || event.time().lo > died)
-        {
-            self.window.dead = later;
-            self.begin_new_life(session, died, reborn);
-        }
+        self.pass_deaths(session, |died, reborn| event.time().point >= reborn || event.time().lo > died);
         if event.is_in_kernel() {
             return self.kernel_code(session, space, event, counters);
         }
@@ -364,9 +361,7 @@ impl<'a> Thread<'a> {
 
     /// The stream has ended.  `end`: of the recording.
     pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
-        for &(died, reborn) in std::mem::take(&mut self.window.dead) {
-            self.begin_new_life(session, died, reborn);
-        }
+        self.pass_deaths(session, |_, _| true);
         let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
         self.end_life(session, died.unwrap_or(end));
         if let Some((sink, Trees::Threads)) = &mut session.trees {
@@ -383,6 +378,17 @@ impl<'a> Thread<'a> {
             self.now = EventTime::exact(until.max(self.now.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
+    }
+
+    /// Passes the deaths that are over, and the births after them.
+    #[inline(always)]
+    fn pass_deaths(&mut self, session: &mut Session<'a>, is_over: impl Fn(Ns, Ns) -> bool) {
+        while let Some((&(died, reborn), later)) = self.window.dead.split_first()
+            && is_over(died, reborn)
+        {
+            self.window.dead = later;
+            self.begin_new_life(session, died, reborn);
+        }
     }
 
     /// The next event is of another thread with the same number, which has seen nothing yet.

@@ -98,6 +98,53 @@ fn a_call_is_open_for_as_long_as_its_thread_was_seen_to_wait() {
     check(script, &[7], &["110 >=1499999890 open_end main+10 off 1499999840"], 2);
 }
 
+/// A dying thread leaves its CPU after its EXIT, which was no time off the CPU while it lived.
+#[test]
+fn a_thread_that_was_killed_as_it_slept_was_off_its_cpu_until_then() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        off 125 200
+        off 225
+        90 start main
+        100 call main+10 f
+        120 syscall f+10
+        died 220
+        tid 7
+        off 4500000000 4600000000
+        400 call main+10 f
+        5000000000 ret f+40 main+15";
+    check(script, &[7], &["100 >=100 open_end main+10 off 75"], 1);
+}
+
+/// Nothing is seen of the second one.
+#[test]
+fn a_call_is_not_off_the_cpu_as_the_next_thread_with_the_number_is() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        off 125 200
+        90 start main
+        100 call main+10 f
+        120 syscall f+10
+        died 220
+        born 300
+        off 350 500
+        tid 7
+        off 8500000000 8600000000
+        400 call main+10 f
+        600 ret f+40 main+15
+        700 call main+10 f
+        800 ret f+40 main+15";
+    check(script, &[7, 8], &["100 >=100 open_end main+10 off 75"], 2);
+}
+
 /// With calls that are numbered on, gaps, and an IP filter. What one of them did says nothing of the next.
 #[test]
 fn the_threads_that_had_one_number_are_one_row_of_the_report() {
