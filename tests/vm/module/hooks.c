@@ -131,8 +131,9 @@ void hooks_disarm(struct unit *u)
     if (u->notified)
         user_return_notifier_unregister(&u->notifier);
     u->notified = false;
-    /* A thread may be preempted in a step of another's: without TF it would run on behind the copy of one instruction. */
-    if (current->mm && !(current->flags & PF_KTHREAD) && !test_thread_flag(TIF_SINGLESTEP) && !is_step_of_uprobe())
+    /* Without TF a thread that is preempted in a uprobe's step runs on behind the copy of the instruction. */
+    if (current->mm && !(current->flags & PF_KTHREAD) && !test_thread_flag(TIF_SINGLESTEP) &&
+        !is_step_of_uprobe())
         task_pt_regs(current)->flags &= ~X86_EFLAGS_TF;
 }
 

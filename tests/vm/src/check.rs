@@ -40,7 +40,7 @@ pub struct Checked {
 /// # Errors
 /// What does not hold.
 pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
-    let end = fs::read_to_string(vm.of_case(case.name, "end")).context("it did not run")?;
+    let end = end_of(vm, case.name)?;
     if end != "exit status: 0" {
         let said = fs::read_to_string(vm.of_case(case.name, "err")).unwrap_or_default();
         bail!("the command ended with {end}\n{said}");
@@ -103,12 +103,19 @@ pub fn check(vm: &Vm, case: &Case) -> Result<Checked> {
     Ok(Checked { events, gaps: gaps.count(), off_cpu, counted: case.counted.len() })
 }
 
+/// How a case or trial ended in the machine.
+fn end_of(vm: &Vm, name: &str) -> Result<String> {
+    let end = fs::read_to_string(vm.of_case(name, "end")).context("it did not run")?;
+    ensure!(!end.is_empty(), "a machine has begun it, and not ended it");
+    Ok(end)
+}
+
 /// What a trial has seen, in the machine, and outside in what it has left.
 ///
 /// # Errors
 /// What does not hold.
 pub fn trial(vm: &Vm, name: &str) -> Result<String> {
-    let seen = fs::read_to_string(vm.of_case(name, "end")).context("it did not run")?;
+    let seen = end_of(vm, name)?;
     ensure!(seen.starts_with(GOOD), "{seen}");
     match remains::TRIALS.contains(&name) {
         true => Ok(format!("{seen}; {}", remains::check(vm, name)?)),

@@ -105,6 +105,7 @@ struct Counts {
     beyond_rate: u64,
     less_slow: u64,
     without_trace: u64,
+    known: u64,
     made: u64,
     failed: u64,
 }
@@ -128,13 +129,15 @@ impl Captures {
     /// Takes hits, in the order of their ends, as far as the limits allow.
     pub(super) fn take(&mut self, hits: Vec<Hit>) {
         for hit in hits {
-            self.counts.hits += 1;
             let end = hit.span.1;
             let has_room = self.allowance.has_room(end);
             let is_same = |known: &&mut Hit| (known.span.0, &known.name) == (hit.span.0, &hit.name);
             if let Some(known) = self.waiting.iter_mut().find(is_same) {
                 known.is_asked |= hit.is_asked;
-            } else if hit.is_asked && self.waiting.len() < WAITING_MAX {
+                continue;
+            }
+            self.counts.hits += 1;
+            if hit.is_asked && self.waiting.len() < WAITING_MAX {
                 self.waiting.push(hit);
             } else if !has_room || self.waiting.len() >= WAITING_MAX {
                 self.counts.beyond_rate += 1;
@@ -216,6 +219,7 @@ impl Captures {
             }
             let place = self.limits.directory.join(capture_name(hit.span.0.0, &hit.name));
             if let Some(capture) = capture_at(&place) {
+                self.counts.known += 1;
                 made(&capture);
                 continue;
             }
@@ -287,9 +291,9 @@ impl Captures {
         self.counts.hits > 0
     }
 
-    /// Any was made.
+    /// Any is there.
     pub(super) fn are_made(&self) -> bool {
-        self.counts.made > 0
+        self.counts.made + self.counts.known > 0
     }
 
     /// Says what became of all hits.
@@ -298,7 +302,7 @@ impl Captures {
     }
 
     fn summary(&self) -> String {
-        let Counts { hits, beyond_rate, less_slow, without_trace, made, failed } = self.counts;
+        let Counts { hits, beyond_rate, less_slow, without_trace, known, made, failed } = self.counts;
         let bytes: u64 = self.kept.iter().map(|kept| kept.bytes).sum();
         let (directory, rate) = (&self.limits.directory, self.allowance.rate());
         let mut said = format!(
@@ -311,7 +315,8 @@ impl Captures {
         let without = [
             (beyond_rate, format!("beyond {} in {}", rate.number, duration(rate.per.0))),
             (less_slow, "less slow than those kept".to_owned()),
-            (without_trace, "without new trace".to_owned()),
+            (without_trace, "without trace".to_owned()),
+            (known, "captured before".to_owned()),
             (failed, "failed".to_owned()),
         ];
         for (number, why) in without.iter().filter(|(number, _)| *number > 0) {
@@ -373,7 +378,7 @@ mod tests {
         captures.leave_out(3);
         captures.leave_out_less_slow(2);
         captures.leave_out_without_trace();
-        let said = "7 hits, 0 captured, 0 kept in captures (0 B); 3 beyond 1 in 1.00 s; 2 less slow than those kept; 1 without new trace";
-        assert_eq!(captures.summary(), said);
+        let said = "7 hits, 0 captured, 0 kept in captures (0 B); 3 beyond 1 in 1.00 s";
+        assert_eq!(captures.summary(), format!("{said}; 2 less slow than those kept; 1 without trace"));
     }
 }

@@ -317,7 +317,7 @@ impl<'a> FlightRecorder<'a> {
             let why = match copied.has_left {
                 true => "there was no room for it",
                 false if self.begins.is_some_and(|last| hit.span.1 <= last) => {
-                    "the capture before has its trace"
+                    "the snapshot before has its trace"
                 }
                 false => "there is no new trace",
             };

@@ -30,7 +30,9 @@ impl Forgotten {
         }
         let shared = self.different.get(name).cloned().unwrap_or_else(|| Arc::from(name));
         self.different.insert(Arc::clone(&shared));
-        self.names.insert(tid, shared);
+        // Besides the set itself only this number had that name.
+        let before = self.names.insert(tid, shared).filter(|before| Arc::strong_count(before) == 2);
+        before.iter().for_each(|before| _ = self.different.remove(before));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The module, and what else of the machine is set for a case.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
@@ -108,7 +109,13 @@ fn counter(name: &str) -> Result<u64> {
 
 /// What the checker wants to know of the module.
 pub(super) fn save_facts(vm: &Vm, number: &str) -> Result<()> {
-    fs::copy(RATIO, vm.of_run("ratio")).context(RATIO)?;
+    let ratio = fs::read(RATIO).context(RATIO)?;
+    match File::create_new(vm.of_run("ratio")) {
+        Ok(mut file) => file.write_all(&ratio).context("the ratio")?,
+        // Another machine's, which has the same.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+        Err(error) => return Err(error).context("the ratio"),
+    }
     fs::copy(COUNTERS, vm.of_machine(number, "counters")).context(COUNTERS)?;
     for wrong in ["desyncs", "unread"] {
         let times = counter(wrong)?;
