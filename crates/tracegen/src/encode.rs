@@ -44,7 +44,7 @@ pub struct Summary {
     pub blocks_run: u64,
     /// Simulated time.
     pub simulated_ns: u64,
-    /// Bytes of trace.
+    /// Bytes of trace; of copies, of one.
     pub aux_bytes: u64,
     /// Packets by kind.
     pub packets: PacketCounts,
@@ -74,8 +74,7 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
         fault: Fault::resolve(options, &program.maps)?,
         slow_calls: SlowCalls::resolve(options, &program.maps)?,
     };
-    let tids: Vec<Tid> = program.threads.iter().map(|thread| thread.tid).collect();
-    let sideband = Sideband::new(program.pid, tids, options);
+    let sideband = Sideband::new(program.pid, tids(&program, options)?, options);
     let timeline = open_timeline(data, &sideband, &filter, options)?;
     let buffers = sideband.buffers();
     let mut world = World::new(&program, kernel.as_ref(), options, (filter, disturbance), sideband, timeline);
@@ -106,6 +105,15 @@ pub fn encode(log_dir: &Path, data: &Path, truth: &Path, options: &Options) -> R
         filter: filter_text,
         oddities: world.oddities,
     })
+}
+
+/// The threads of the recording: those of the program, and the copies of its only one.
+fn tids(program: &Program, options: &Options) -> Result<Vec<Tid>, Error> {
+    match program.threads.as_slice() {
+        [thread] => Ok((0..i32::from(options.copies)).map(|copy| Tid(thread.tid.0 + copy)).collect()),
+        threads if options.copies == 1 => Ok(threads.iter().map(|thread| thread.tid).collect()),
+        threads => Err(Error::Copies { threads: threads.len() }),
+    }
 }
 
 /// What a decoder needs of the kernel: `kernel/vmlinux`, and beside it what `perf record --kcore` copies. The
@@ -207,7 +215,7 @@ fn features(program: &Program, options: &Options) -> Features {
         hostname: "tracegen".to_owned(),
         os_release: "6.1.0".to_owned(),
         version: "6.1".to_owned(),
-        cpus: u32::from(options.ncpu),
+        cpus: u32::from(options.ncpu) * u32::from(options.copies),
         cpuid: "GenuineIntel,6,85,7".to_owned(),
         command_line,
         pmus: [(4, "cpu"), (PMU_TYPE, "intel_pt"), (1, "software")]

@@ -48,6 +48,12 @@ pub enum Error {
         /// What is missing.
         what: &'static str,
     },
+    /// A program of several threads is to have copies.
+    #[error("copies are made of a program's only thread, and this one has {threads}")]
+    Copies {
+        /// The program's threads.
+        threads: usize,
+    },
     /// A program could not be started or failed.
     #[error("{program}: {what}")]
     Program {

@@ -153,6 +153,11 @@ pub struct Options {
     /// All mappings and names at time 0, as attaching to a running process does.
     #[arg(long)]
     pub attach: bool,
+    /// N threads do the same at the same time: the trace and the records of a program's only thread are also
+    /// those of others, each with a buffer and a CPU of its own. The truth is that of the first.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(conflicts_with_all = ["per_cpu", "kernel", "kernel_filter", "raw"])]
+    pub copies: u16,
     /// Stop after this much trace; 0: never.
     #[arg(long, value_name = "MB", default_value_t = 0.0)]
     pub max_aux_mb: f64,
@@ -324,6 +329,7 @@ impl Default for Options {
             skip_ms: 0.0,
             dur_ms: 0.0,
             attach: false,
+            copies: 1,
             max_aux_mb: 0.0,
             seed: 1,
             raw: None,

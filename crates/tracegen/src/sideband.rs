@@ -23,6 +23,17 @@ pub(crate) struct RunsOn {
     pub(crate) cpu: Cpu,
 }
 
+impl RunsOn {
+    /// A thread that runs here, and those that do the same at the same time elsewhere.
+    pub(crate) fn copies(self, tid: Tid, options: &Options) -> impl Iterator<Item = (Tid, Self)> + use<> {
+        let cpus = u32::from(options.ncpu);
+        (0..u32::from(options.copies)).map(move |copy| {
+            let cpu = Cpu(self.cpu.0 + copy * cpus);
+            (Tid(tid.0 + copy as i32), Self { buffer: self.buffer + copy, cpu })
+        })
+    }
+}
+
 /// Which of the recording's events writes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {

@@ -1,6 +1,7 @@
 //! The simulation: which thread runs next, and the state that all share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Pid, Tid};
 use perfdata::write::AuxChunk;
@@ -107,7 +108,7 @@ impl<'p> World<'p> {
             oddities: BTreeMap::new(),
             opening: Opening::AtWindowStart,
             newborn: vec![],
-            early_threads: BTreeSet::from([Tid(program.pid.0)]),
+            early_threads: FIRST_PLACE.copies(Tid(program.pid.0), options).map(|(tid, _)| tid).collect(),
             early_mappings: vec![],
             mapping_at: late.filter_map(|(i, mapping)| Some((mapping.mapped_at?, i))).collect(),
             itrace_started: HashSet::new(),
@@ -137,6 +138,9 @@ impl<'p> World<'p> {
         }
         let exec_ns = Time::START.ns() - 1_000_000;
         self.timeline.add(self.sideband.exec(&name, exec_ns));
+        for (copy, _) in FIRST_PLACE.copies(main, self.options).skip(1) {
+            self.timeline.add(self.sideband.fork((self.program.pid, copy), main, exec_ns, FIRST_PLACE));
+        }
         for (ns, mapping) in (exec_ns + 1000..).zip(&self.program.maps.mappings) {
             if mapping.mapped_at.is_none() {
                 self.timeline.add(self.sideband.mmap(mapping, Some((main, ns, FIRST_PLACE))));
@@ -209,7 +213,16 @@ impl<'p> World<'p> {
     pub(crate) fn recorded(&mut self, thread: &mut ReplayedThread<'_>, ns: u64, place: RunsOn) {
         thread.truth.set_paused(false);
         if self.itrace_started.insert((thread.tid, self.options.per_cpu.then_some(place.cpu))) {
-            self.timeline.add(self.sideband.itrace_start(thread.tid, ns, place));
+            for (tid, place) in place.copies(thread.tid, self.options) {
+                self.timeline.add(self.sideband.itrace_start(tid, ns, place));
+            }
+        }
+    }
+
+    /// The thread ended.
+    fn exited(&mut self, tid: Tid, ns: u64, place: RunsOn) {
+        for (tid, place) in place.copies(tid, self.options) {
+            self.timeline.add(self.sideband.exit(tid, ns, place));
         }
     }
 
@@ -223,6 +236,7 @@ impl<'p> World<'p> {
         full_until: Option<Time>,
     ) {
         let (offset, bytes) = buffer.unit.take();
+        let bytes: Rc<[u8]> = bytes.into();
         self.truncated += u64::from(full_until.is_some());
         if bytes.is_empty() {
             return;
@@ -230,15 +244,17 @@ impl<'p> World<'p> {
         let size = bytes.len() as u64;
         self.aux_bytes += size;
         let flags = if full_until.is_some() { AuxRecord::TRUNCATED } else { 0 };
-        self.timeline.add(self.sideband.aux((offset, size), flags, tid, now.ns(), place));
         let taken = full_until.unwrap_or(now);
-        let chunk = AuxChunk {
-            index: place.buffer,
-            owner: if self.options.per_cpu { AuxOwner::Cpu(place.cpu) } else { AuxOwner::Thread(tid) },
-            offset: AuxOffset(offset),
-            reference: taken.tsc().0,
-        };
-        self.timeline.add_aux(Ns(taken.ns() + 1), chunk, bytes);
+        for (tid, place) in place.copies(tid, self.options) {
+            self.timeline.add(self.sideband.aux((offset, size), flags, tid, now.ns(), place));
+            let chunk = AuxChunk {
+                index: place.buffer,
+                owner: if self.options.per_cpu { AuxOwner::Cpu(place.cpu) } else { AuxOwner::Thread(tid) },
+                offset: AuxOffset(offset),
+                reference: taken.tsc().0,
+            };
+            self.timeline.add_aux(Ns(taken.ns() + 1), chunk, Rc::clone(&bytes));
+        }
     }
 }
 
@@ -288,7 +304,7 @@ impl<'p> Simulation<'p> {
         self.world.release(None)?;
         if self.world.window.end == Time::NEVER && self.world.aux_bytes < max_aux {
             for (tid, place) in std::mem::take(&mut self.end_with_process) {
-                self.world.timeline.add(self.world.sideband.exit(tid, self.end.ns(), place));
+                self.world.exited(tid, self.end.ns(), place);
             }
         }
         Ok(())
@@ -357,7 +373,9 @@ impl Slice<'_, '_> {
         let (tid, now, place) = (self.thread.tid, self.thread.now, self.place);
         if now >= self.world.window.start {
             let ns = now.ns();
-            self.world.timeline.add_all(self.world.sideband.switch_in(tid, ns, place));
+            for (tid, place) in place.copies(tid, self.world.options) {
+                self.world.timeline.add_all(self.world.sideband.switch_in(tid, ns, place));
+            }
             self.world.recorded(self.thread, ns + 1, place);
         }
         self.event(Kind::SwitchIn, Flags::NONE, Avma(0), Avma(0));
@@ -381,8 +399,7 @@ impl Slice<'_, '_> {
             return;
         }
         if leave == Leave::Exited {
-            let exit = self.world.sideband.exit(tid, now.plus_us(EXIT_US).ns(), place);
-            self.world.timeline.add(exit);
+            self.world.exited(tid, now.plus_us(EXIT_US).ns(), place);
         }
         let switches = match leave {
             Leave::WindowEnd => false,
@@ -391,7 +408,10 @@ impl Slice<'_, '_> {
         };
         if switches {
             let preempted = leave == Leave::Preempted;
-            self.world.timeline.add_all(self.world.sideband.switch_out(tid, preempted, out.ns(), place));
+            for (tid, place) in place.copies(tid, self.world.options) {
+                let switches = self.world.sideband.switch_out(tid, preempted, out.ns(), place);
+                self.world.timeline.add_all(switches);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 use model::Ns;
 use perfdata::write::{AuxChunk, Event, Features, Writer};
@@ -24,7 +25,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 enum TimelineItem {
     Record(Vec<u8>),
-    Aux(AuxChunk, Vec<u8>),
+    Aux(AuxChunk, Rc<[u8]>),
 }
 
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Timeline {
     }
 
     /// Trace that was taken out of a buffer.
-    pub(crate) fn add_aux(&mut self, at: Ns, chunk: AuxChunk, bytes: Vec<u8>) {
+    pub(crate) fn add_aux(&mut self, at: Ns, chunk: AuxChunk, bytes: Rc<[u8]>) {
         self.push(at, TimelineItem::Aux(chunk, bytes));
     }
 

@@ -5,6 +5,7 @@
 mod annotate;
 mod call_counters_match_truth;
 mod captures;
+mod copies;
 mod counters_match_truth;
 mod damage;
 mod decode_matches_truth;
