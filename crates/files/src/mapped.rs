@@ -15,7 +15,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{c_int, c_void, sigaction, siginfo_t};
 use memmap2::{Advice, Mmap};
@@ -34,7 +34,7 @@ struct Known {
     addresses: Range<usize>,
     path: PathBuf,
     /// Open, if its length is looked at when all is read.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     bytes: u64,
     is_cut: bool,
 }
@@ -42,7 +42,7 @@ struct Known {
 impl Known {
     /// A page that a file ends in is there to its end, with zeros: only the length tells.
     fn is_cut(&self) -> bool {
-        let is_shorter = |file: &File| file.metadata().is_ok_and(|now| now.len() < self.bytes);
+        let is_shorter = |file: &Arc<File>| file.metadata().is_ok_and(|now| now.len() < self.bytes);
         self.is_cut || self.file.as_ref().is_some_and(is_shorter)
     }
 }
@@ -53,7 +53,11 @@ fn mappings() -> MutexGuard<'static, Vec<Known>> {
 
 /// A file's bytes, mapped read-only, never copied.
 #[derive(Debug)]
-pub struct MappedFile(Mmap);
+pub struct MappedFile {
+    map: Mmap,
+    /// Kept open.
+    file: Option<Arc<File>>,
+}
 
 impl MappedFile {
     /// Maps a regular file.
@@ -79,7 +83,7 @@ impl MappedFile {
             let bytes = map.len() as u64;
             mappings().push(Known { addresses, path: path.into(), file: None, bytes, is_cut: false });
         }
-        Ok(Self(map))
+        Ok(Self { map, file: None })
     }
 
     /// Maps a whole file and keeps it open: one that loses less than a page is known as cut, too.  For the
@@ -88,19 +92,27 @@ impl MappedFile {
     /// # Errors
     /// What the system says.
     pub fn watched(file: File, path: &Path) -> io::Result<Self> {
-        let mapped = Self::of(&file, path)?;
+        let mut mapped = Self::of(&file, path)?;
+        let file = Arc::new(file);
         let start = mapped.as_ptr() as usize;
         if let Some(known) = mappings().iter_mut().find(|known| known.addresses.start == start) {
-            known.file = Some(file);
+            known.file = Some(Arc::clone(&file));
         }
+        mapped.file = Some(file);
         Ok(mapped)
+    }
+
+    /// The file, if it is kept open: to read bytes of it without their pages becoming mapped.
+    #[must_use]
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_deref()
     }
 
     /// Does `work`, which looks at few and distant bytes: the kernel reads these and not, as otherwise, what
     /// is around them.
     pub fn sparsely<T>(files: &[&Self], work: impl FnOnce() -> T) -> T {
         // A hint: where the kernel does not take it nothing is lost but time.
-        let advise = |advice| files.iter().for_each(|Self(map)| drop(map.advise(advice)));
+        let advise = |advice| files.iter().for_each(|file| drop(file.map.advise(advice)));
         advise(Advice::Random);
         let done = work();
         advise(Advice::Normal);
@@ -112,13 +124,13 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 }
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        let start = self.0.as_ptr() as usize;
+        let start = self.map.as_ptr() as usize;
         let mut mappings = mappings();
         if let Some(at) = mappings.iter().position(|known| known.addresses.start == start) {
             match mappings.get_mut(at) {

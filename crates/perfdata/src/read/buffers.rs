@@ -50,8 +50,8 @@ fn is_possible(offset: u64, len: u64) -> bool {
 }
 
 impl<'a> Buffers<'a> {
-    /// Takes an AUXTRACE record.
-    pub(super) fn add_payload(&mut self, record: &RawRecord<'a>) -> Result<(), String> {
+    /// Takes an AUXTRACE record with its payload.
+    pub(super) fn add_payload(&mut self, record: &RawRecord<'_>, payload: &'a [u8]) -> Result<(), String> {
         let mut c = Cursor::new(record.body);
         let _len = c.u64();
         let mut place = || -> Option<_> {
@@ -61,7 +61,7 @@ impl<'a> Buffers<'a> {
             Some((offset, index, owner(cpu, tid)))
         };
         let (offset, index, owner) = place().ok_or("the AUXTRACE record is too short")?;
-        if !is_possible(offset, record.payload.len() as u64) {
+        if !is_possible(offset, payload.len() as u64) {
             return Err(format!("an AUX offset of {offset:#x} is impossible"));
         }
         let buffer = self.buffer(index, owner);
@@ -69,7 +69,7 @@ impl<'a> Buffers<'a> {
             return Err(format!("buffer {index} is that of {:?} and of {owner:?}", buffer.owner));
         }
         let offset = AuxOffset(offset);
-        buffer.pieces.push(AuxPiece { offset, bytes: record.payload, file_offset: record.payload_offset });
+        buffer.pieces.push(AuxPiece { offset, bytes: payload, file_offset: record.payload_offset });
         Ok(())
     }
 

@@ -10,13 +10,14 @@ use model::{
 use super::attr::{EventAttr, Events};
 use super::auxtrace::{self, TraceInfo};
 use super::buffers::Buffers;
-use super::bytes::{Cursor, text};
+use super::bytes::{self, Cursor, text};
 use super::compressed;
 use super::error::Refusal;
 use super::features::KnownFeatures;
 use super::header::{FileHeader, Layout, Section};
 use super::kept::Kept;
 use super::listing::Listed;
+use super::record_window::FileBytes;
 use super::records::{RawRecord, Records};
 use super::sample_id::{self, Raw, SampleFields};
 use super::sideband;
@@ -30,14 +31,15 @@ const EVENT_UPDATE_NAME: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a, 'm> {
     /// `perf.data`, or the file `data` of the directory; its magic was checked.
-    pub(super) main: &'a [u8],
+    pub(super) main: FileBytes<'a>,
     /// The files `data.N` of a directory: records and nothing else.
-    pub(super) more: &'m [&'a [u8]],
+    pub(super) more: &'m [FileBytes<'a>],
 }
 
 impl Parts<'_, '_> {
     fn all_bytes(&self) -> usize {
-        self.more.iter().fold(self.main.len(), |sum, more| sum.saturating_add(more.len()))
+        let more = self.more.iter().map(|more| more.mapped.len());
+        more.fold(self.main.mapped.len(), usize::saturating_add)
     }
 }
 
@@ -92,14 +94,14 @@ impl<'a, 'l> Collector<'a, 'l> {
             aux_samples: None,
             listener,
         };
-        let (bytes, file_end) = (parts.main, parts.main.len() as u64);
-        match Layout::read(bytes) {
+        let (bytes, file_end) = (parts.main, parts.main.mapped.len() as u64);
+        match Layout::read(bytes.mapped) {
             None => collector.damaged(file_end, "cut inside the file's header"),
             Some(Layout::Pipe { records }) => collector.walk(Records::new(bytes, records, file_end, true)),
             Some(Layout::File(header)) => collector.file(bytes, &header),
         }
         for more in parts.more {
-            collector.walk(Records::new(more, 0, more.len() as u64, true));
+            collector.walk(Records::new(*more, 0, more.mapped.len() as u64, true));
         }
         collector
     }
@@ -117,7 +119,8 @@ impl<'a, 'l> Collector<'a, 'l> {
 
     // ---- file layout ----
 
-    fn file(&mut self, bytes: &'a [u8], header: &FileHeader) {
+    fn file(&mut self, of: FileBytes<'a>, header: &FileHeader) {
+        let bytes = of.mapped;
         self.attrs(bytes, header);
         if let Some(after) = header.data.end().filter(|_| header.data.size != 0) {
             self.tracing_data(bytes, header, after);
@@ -127,7 +130,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         let killed = data.size == 0;
         let end = data.end().filter(|end| !killed && *end <= file_end);
         self.is_cut = end.is_none();
-        self.walk(Records::new(bytes, data.offset, end.unwrap_or(file_end), end.is_none()));
+        self.walk(Records::new(of, data.offset, end.unwrap_or(file_end), end.is_none()));
         match end {
             Some(end) => self.feature_sections(bytes, header, end),
             None if killed => {
@@ -153,7 +156,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         for index in 0..count {
             // No overflow: index * attr_size <= attrs.size.
             let at = header.attrs.offset.saturating_add(index * header.attr_size);
-            let entry = super::bytes::at(bytes, at, header.attr_size);
+            let entry = bytes::at(bytes, at, header.attr_size);
             let parts = entry.and_then(|entry| entry.split_last_chunk::<16>());
             let Some((attr, ids)) = parts else {
                 self.damaged(at, "an event's description is cut");
@@ -200,8 +203,7 @@ impl<'a, 'l> Collector<'a, 'l> {
     /// The formats of the tracepoints come before all records that need them.
     fn tracing_data(&mut self, bytes: &[u8], header: &FileHeader, start: u64) {
         let index = header.feature_bits().position(|number| number == feature_bits::TRACING_DATA);
-        let entry =
-            index.and_then(|index| super::bytes::at(bytes, start.checked_add(16 * index as u64)?, 16));
+        let entry = index.and_then(|index| bytes::at(bytes, start.checked_add(16 * index as u64)?, 16));
         let section = entry.and_then(|entry| Section::read(&mut Cursor::new(entry)));
         if let Some(contents) = section.and_then(|section| section.of(bytes)) {
             self.tracepoints.read(contents);
@@ -213,11 +215,13 @@ impl<'a, 'l> Collector<'a, 'l> {
     /// One file's records.
     fn walk(&mut self, mut records: Records<'a>) {
         let mut compressed = compressed::Stream::default();
-        for record in records.by_ref() {
+        let bytes = records.mapped();
+        while let Some(record) = records.next_record() {
             let read = match record.kind {
                 record_types::AUXTRACE => {
                     self.list_own(&record);
-                    self.buffers.add_payload(&record)
+                    let payload = bytes::at(bytes, record.payload_offset, record.payload.len() as u64);
+                    self.buffers.add_payload(&record, payload.unwrap_or_default())
                 }
                 record_types::HEADER_TRACING_DATA => {
                     self.list_own(&record);

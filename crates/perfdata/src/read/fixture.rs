@@ -161,8 +161,14 @@ impl Fixture {
 
     /// Where the first record of a type starts in `records`.
     pub(super) fn offset_of(&self, kind: u32) -> usize {
-        let mut walk = records::Records::new(&self.records, 0, self.records.len() as u64, false);
-        walk.find(|record| record.kind == kind).unwrap().offset as usize
+        let bytes = self.records.as_slice();
+        let mut walk = records::Records::new(bytes.into(), 0, bytes.len() as u64, false);
+        loop {
+            let record = walk.next_record().unwrap();
+            if record.kind == kind {
+                return record.offset as usize;
+            }
+        }
     }
 
     pub(super) fn round(&mut self) {

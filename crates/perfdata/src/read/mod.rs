@@ -36,6 +36,7 @@ mod header;
 mod kept;
 mod listing;
 mod open;
+mod record_window;
 mod records;
 mod sample_id;
 mod sideband;
@@ -64,5 +65,5 @@ pub fn parse<'a>(bytes: &'a [u8], path: &Path) -> Result<Recording<'a>, ReadErro
         return Err(OpenError::Empty { path: path.to_path_buf() }.into());
     }
     header::check_magic(bytes, path)?;
-    collect::recording(Parts { main: bytes, more: &[] }).map_err(|refusal| error::name(refusal, path))
+    collect::recording(Parts { main: bytes.into(), more: &[] }).map_err(|refusal| error::name(refusal, path))
 }

@@ -15,6 +15,7 @@ use model::{Damage, Recording};
 
 use super::collect::{self, Parts};
 use super::listing::Listed;
+use super::record_window::FileBytes;
 use super::{OpenError, ReadError, error, header};
 
 /// An open recording.
@@ -108,10 +109,11 @@ impl File {
     }
 
     fn with_parts<'a, T>(&'a self, read: impl FnOnce(Parts<'a, '_>) -> T) -> T {
-        let more: Vec<&[u8]> = self.more.iter().map(|part| &*part.bytes).collect();
+        let bytes = |part: &'a Part| FileBytes { mapped: &part.bytes, file: part.bytes.file() };
+        let more: Vec<FileBytes<'_>> = self.more.iter().map(bytes).collect();
         let mapped: Vec<&MappedFile> = self.parts().map(|part| &part.bytes).collect();
         // Nearly all of a file is trace, which is stepped over.
-        MappedFile::sparsely(&mapped, || read(Parts { main: &self.main.bytes, more: &more }))
+        MappedFile::sparsely(&mapped, || read(Parts { main: bytes(&self.main), more: &more }))
     }
 }
 

@@ -3,10 +3,9 @@
 use model::Damage;
 
 use super::bytes::{self, Cursor};
+use super::record_window::{FileBytes, RecordWindow};
 use crate::record_types::{AUXTRACE, HEADER_SIZE, HEADER_TRACING_DATA, USER_TYPE_START};
 
-/// A record's size has 16 bits.
-const RECORD_MAX: u64 = 1 << 16;
 /// perf uses fewer than 100 numbers.  A larger one is not a new kind of record but a walk gone astray.
 const TYPE_LIMIT: u32 = 256;
 
@@ -72,9 +71,10 @@ impl Header {
 }
 
 /// The records of a file; ends at the first damaged one.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Records<'a> {
-    bytes: &'a [u8],
+    bytes: FileBytes<'a>,
+    window: RecordWindow<'a>,
     position: u64,
     end: u64,
     /// `end` is not where the writer meant to end, so the last record may be cut.
@@ -84,8 +84,13 @@ pub(super) struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// The records from `start` to `end`, which must not be after the end of `bytes`.
-    pub(super) fn new(bytes: &'a [u8], start: u64, end: u64, may_be_cut: bool) -> Self {
-        Self { bytes, position: start, end, may_be_cut, damage: None }
+    pub(super) fn new(bytes: FileBytes<'a>, start: u64, end: u64, may_be_cut: bool) -> Self {
+        Self { bytes, window: RecordWindow::new(bytes), position: start, end, may_be_cut, damage: None }
+    }
+
+    /// The bytes of the file, with the payloads.
+    pub(super) fn mapped(&self) -> &'a [u8] {
+        self.bytes.mapped
     }
 
     /// Where the next record starts.
@@ -104,38 +109,12 @@ impl<'a> Records<'a> {
         None
     }
 
-    fn payload(&mut self, record: &mut RawRecord<'a>) -> Option<()> {
-        let len = match record.kind {
-            AUXTRACE => Cursor::new(record.body).u64(),
-            HEADER_TRACING_DATA => Cursor::new(record.body).u32().map(u64::from),
-            _ => return Some(()),
-        };
-        let Some(len) = len else {
-            return self.stop(record.offset, format!("the record of type {} is too short", record.kind));
-        };
-        let there = self.end - self.position;
-        if len > there && !self.may_be_cut {
-            let what = format!("a payload of {len} bytes, and {there} bytes to the end of the records");
-            return self.stop(record.offset, what);
-        }
-        record.payload = bytes::at(self.bytes, self.position, len.min(there)).unwrap_or_default();
-        self.position += len.min(there);
-        if len > there {
-            let what = format!("the file is cut inside a payload: {there} of {len} bytes are there");
-            self.damage = Some(Damage { file_offset: self.end, what });
-        }
-        Some(())
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = RawRecord<'a>;
-
-    fn next(&mut self) -> Option<RawRecord<'a>> {
+    /// The next record.
+    pub(super) fn next_record(&mut self) -> Option<RawRecord<'_>> {
         let offset = self.position;
         let left = self.end.checked_sub(offset).filter(|left| *left > 0)?;
-        let rest = bytes::at(self.bytes, offset, left.min(RECORD_MAX))?;
-        let header = match Header::read(rest) {
+        let head = usize::try_from(left).map_or(HEADER_SIZE, |left| left.min(HEADER_SIZE));
+        let header = match Header::read(self.window.at(offset, head)?) {
             Ok(Some(header)) => header,
             Ok(None) => {
                 return self.stop(offset, format!("cut inside a record's header: {left} bytes are left"));
@@ -143,15 +122,39 @@ impl<'a> Iterator for Records<'a> {
             Err(what) => return self.stop(offset, what),
         };
         let Header { kind, size, .. } = header;
-        let Some(whole) = rest.get(..size) else {
+        if left < size as u64 {
             let what = format!("a record of type {kind} is cut: {left} of {size} bytes are there");
             return self.stop(offset, what);
+        }
+        self.position += size as u64;
+        let payload_offset = self.position;
+        let payload = self.payload(&header, offset)?;
+        let record = header.record(offset, self.window.at(offset, size)?);
+        Some(RawRecord { payload, payload_offset, ..record })
+    }
+
+    /// Steps over what stands after a record without being counted in its size.
+    fn payload(&mut self, header: &Header, offset: u64) -> Option<&'a [u8]> {
+        if !header.has_payload() {
+            return Some(&[]);
+        }
+        let mut body = Cursor::new(self.window.at(offset, header.size)?.get(HEADER_SIZE..)?);
+        let len = if header.kind == AUXTRACE { body.u64() } else { body.u32().map(u64::from) };
+        let Some(len) = len else {
+            return self.stop(offset, format!("the record of type {} is too short", header.kind));
         };
-        let mut record = header.record(offset, whole);
-        self.position = offset + size as u64;
-        record.payload_offset = self.position;
-        self.payload(&mut record)?;
-        Some(record)
+        let there = self.end - self.position;
+        if len > there && !self.may_be_cut {
+            let what = format!("a payload of {len} bytes, and {there} bytes to the end of the records");
+            return self.stop(offset, what);
+        }
+        let payload = bytes::at(self.bytes.mapped, self.position, len.min(there)).unwrap_or_default();
+        self.position += len.min(there);
+        if len > there {
+            let what = format!("the file is cut inside a payload: {there} of {len} bytes are there");
+            self.damage = Some(Damage { file_offset: self.end, what });
+        }
+        Some(payload)
     }
 }
 
@@ -169,8 +172,11 @@ mod tests {
     }
 
     fn walk(bytes: &[u8], may_be_cut: bool) -> (Vec<(u32, usize, usize)>, Option<u64>) {
-        let mut records = Records::new(bytes, 0, bytes.len() as u64, may_be_cut);
-        let seen = records.by_ref().map(|r| (r.kind, r.body.len(), r.payload.len())).collect();
+        let mut records = Records::new(bytes.into(), 0, bytes.len() as u64, may_be_cut);
+        let mut seen = vec![];
+        while let Some(r) = records.next_record() {
+            seen.push((r.kind, r.body.len(), r.payload.len()));
+        }
         (seen, records.damage().map(|d| d.file_offset))
     }
 

@@ -201,7 +201,7 @@ fn events_without_time_give_none() {
 /// Type and time of all records.
 fn listed(bytes: &[u8]) -> Vec<(u32, Option<u64>)> {
     let mut list = vec![];
-    let parts = Parts { main: bytes, more: &[] };
+    let parts = Parts { main: bytes.into(), more: &[] };
     let damage = collect::list(parts, &mut |l| list.push((l.record_type, l.record.time.map(|ns| ns.0))));
     assert_eq!(damage.unwrap(), None);
     list
