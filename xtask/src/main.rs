@@ -62,6 +62,7 @@ cargo xtask COMMAND
   bench [NAME..]                 decoding speed and memory beside libipt and perf script, in one run
       --quick                    the cases that take under five minutes
       --append                   add the result to docs/benchmarks.md
+      --fleet [GB]               what 64 parts of a recording of 20 GB cost, and their merge; 15 minutes, 25 GB of disk
       --instructions             only count instructions, by callgrind, against what they were; part of test
   deny                           licences, bans and sources of the dependencies, by cargo-deny; part of test
   tidy                           the rules of this repository that no other tool checks

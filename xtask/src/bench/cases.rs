@@ -1,5 +1,7 @@
 //! What is measured.
 
+use crate::fixtures::Recording;
+
 /// A recording, and the function that is reported on.
 pub(super) struct Case {
     /// The recording's name.
@@ -11,6 +13,14 @@ pub(super) struct Case {
     /// What `func_latency report` is asked for.
     pub(super) function: &'static str,
     pub(super) extent: Extent,
+}
+
+impl Case {
+    /// The recording, as it is made.
+    pub(super) fn recording(&self) -> Recording<'static> {
+        let options = self.options.split_whitespace().collect();
+        Recording { name: self.name, log: self.log, options, full_only: false }
+    }
 }
 
 /// How much is measured of a recording.

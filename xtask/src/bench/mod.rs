@@ -2,6 +2,7 @@
 //! bare walk over the packets. All run here and now, one after the other; what counts are their ratios.
 
 mod cases;
+mod fleet;
 mod in_process;
 mod instructions;
 mod measure;
@@ -27,8 +28,11 @@ pub(crate) use instructions::run as count_instructions;
 const BUILD: [&str; 6] =
     ["--package", "func_latency", "--package", "bench", "--features", "func_latency/libipt,bench/libipt"];
 
-/// `bench [--quick | NAME..] [--append] | --instructions`: measures, prints, and with `--append` adds the
-/// tables to docs/benchmarks.md.
+/// The long recording of `--fleet`, if no other size is given.
+const FLEET_GB: u64 = 20;
+
+/// `bench [--quick | NAME..] [--append] | --instructions | --fleet [GB]`: measures, prints, and with
+/// `--append` adds the tables to docs/benchmarks.md.
 pub(crate) fn run(arguments: &[&str]) -> Result {
     if arguments == ["--instructions"] {
         instructions::build()?;
@@ -37,13 +41,22 @@ pub(crate) fn run(arguments: &[&str]) -> Result {
         }
         return Ok(());
     }
+    if let ["--fleet", gigabytes @ ..] = arguments {
+        let gigabytes = match gigabytes {
+            [] => Some(FLEET_GB),
+            [number] => number.parse().ok(),
+            _ => None,
+        };
+        return fleet::run(gigabytes.ok_or("bench: --fleet takes a number of GB")?);
+    }
     let (options, names): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|word| word.starts_with("--"));
     if let Some(option) = options.iter().find(|option| !["--quick", "--append"].contains(option)) {
         return Err(format!("bench: do not know {option}"));
     }
     let cases = select(&names, options.contains(&"--quick"))?;
-    let directory = make(&cases)?;
-    let title = format!("{}, {}, {}", civil::today(), civil::machine(), commit()?);
+    let recordings: Vec<Recording> = cases.iter().copied().map(Case::recording).collect();
+    let directory = make(&recordings, &BUILD)?;
+    let title = title()?;
     println!("bench: {title}; load {}", load());
     let (mut decoders, mut programs) = (in_process::HEADER.to_owned(), whole_process::HEADER.to_owned());
     for case in cases {
@@ -74,25 +87,23 @@ fn select(names: &[&str], quick: bool) -> Result<Vec<&'static Case>> {
     Ok(CASES.iter().filter(wanted).collect())
 }
 
-/// Builds, and makes the recordings; returns where they are. With `FUNC_LATENCY_FIXTURES=DIR` they are those
-/// in DIR.
-fn make(cases: &[&Case]) -> Result<PathBuf> {
+/// Builds what `build` says, and makes the recordings; returns where they are. With
+/// `FUNC_LATENCY_FIXTURES=DIR` they are those in DIR.
+fn make(recordings: &[Recording], build: &[&str]) -> Result<PathBuf> {
     if let Some(directory) = std::env::var_os("FUNC_LATENCY_FIXTURES") {
         let mut command = cargo::command();
-        command.args(["build", "--release", "--quiet"]).args(BUILD);
+        command.args(["build", "--release", "--quiet"]).args(build);
         process::run(&mut command).map_err(process::perhaps_no_network)?;
         return Ok(PathBuf::from(directory));
     }
     setup::run(extent::Extent::Quick)?;
-    let recording = |case: &&Case| Recording {
-        name: case.name,
-        log: case.log,
-        options: case.options.split_whitespace().collect(),
-        full_only: false,
-    };
-    let recordings: Vec<Recording> = cases.iter().map(recording).collect();
-    fixtures::make(&recordings, Logs::DropBig, &BUILD)?;
+    fixtures::make(recordings, Logs::DropBig, build)?;
     Ok(layout::fixtures())
+}
+
+/// When and where is measured, and what.
+fn title() -> Result<String> {
+    Ok(format!("{}, {}, {}", civil::today(), civil::machine(), commit()?))
 }
 
 /// What is measured, as git names it.
