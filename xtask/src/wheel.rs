@@ -45,6 +45,9 @@ const RECORDINGS: [&str; 20] = [
 ];
 const FUNCTION: &str = "round_fn";
 
+/// What the cluster reports on in parts.
+const IN_PARTS: &str = "sq50";
+
 /// `wheel`, and a stage of the full run.
 pub(crate) fn run() -> Result {
     let directory = layout::target().join("wheel");
@@ -52,7 +55,7 @@ pub(crate) fn run() -> Result {
     println!("wheel: {}", wheel.display());
     fixtures::run(&["sq1"])?;
     check_fresh(&directory.join("fresh"), &wheel)?;
-    fixtures::run(&RECORDINGS)?;
+    fixtures::run(&[&RECORDINGS[..], &[IN_PARTS]].concat())?;
     check_cluster(&directory.join("ray"), &wheel)
 }
 
