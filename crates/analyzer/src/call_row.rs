@@ -144,7 +144,10 @@ impl CallRow {
     /// The order in which open calls are listed: the longest first.
     pub(crate) fn open_order(&self) -> impl Ord + use<> {
         let which = (self.start_ns, self.id, self.tid, self.pid, self.depth);
-        (std::cmp::Reverse(self.at_least_ns()), which, (self.latency_ns, self.error_ns, self.off_cpu_ns))
+        let times = (self.latency_ns, self.error_ns, self.off_cpu_ns);
+        // Two recordings of one run have the same calls in other places of the trace.
+        let place = (self.cpu, self.aux_buffer, self.aux_offset);
+        (std::cmp::Reverse(self.at_least_ns()), which, times, place)
     }
 
     /// The first in that order.
@@ -193,5 +196,41 @@ impl CallRow {
             Some(probed) => probed.began,
             None => SliceKind::Alone,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two recordings of one program, of which other trace was lost: what was listed first depended on the
+    /// order in which their summaries were merged.
+    #[test]
+    fn open_calls_that_differ_in_their_place_only_have_an_order() {
+        let tid = Tid(7);
+        let row = |offset| CallRow {
+            id: CallId { tid, number: 0 },
+            pid: None,
+            tid,
+            cpu: None,
+            start_ns: Ns(5),
+            latency_ns: 9,
+            error_ns: 1,
+            off_cpu_ns: None,
+            status: Status::OpenEnd,
+            cut_by: None,
+            caller: Caller::Unknown,
+            site: None,
+            function: FunctionId(1),
+            depth: 0,
+            ended_by_jump: false,
+            hidden: false,
+            undecided: false,
+            aux_buffer: Some(0),
+            aux_offset: Some(AuxOffset(offset)),
+            probed: None,
+            counted: None,
+        };
+        assert!(row(3).open_order() < row(4).open_order());
     }
 }
