@@ -101,9 +101,9 @@ impl<'a> Thread<'a> {
         Self { entered: Entered::after(numbers), ..self }
     }
 
-    /// No event from before `until` will come: another thread that has the number by then has begun, and times
-    /// off the CPU that ended earlier are passed, even if the thread's next event is far away. Events that
-    /// wait for a landing to be decided have their own times.
+    /// No event from before `until` will come: the next thread with this number has begun if it was born by
+    /// then, and times off the CPU that ended earlier are passed, even if the next event is far away. Events
+    /// that wait for a landing to be decided have their own times.
     pub(crate) fn pass_time(&mut self, session: &mut Session<'a>, until: Ns) {
         self.pass_deaths(session, |_, reborn| reborn <= until);
         if self.undecided.is_none() {

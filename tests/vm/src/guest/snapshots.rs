@@ -22,8 +22,8 @@ const RUNNING_ROUNDS: u64 = 4_000;
 const ENDLESS_ROUNDS: u64 = 1_000_000;
 /// Trace from PSB to PSB is shorter.
 const PSB_BYTES: u64 = 20 << 10;
-/// How long the target runs between two snapshots.
-const BETWEEN: Duration = Duration::from_millis(300);
+/// How long the target runs between two snapshots: a fast machine runs all in half a second.
+const BETWEEN: Duration = Duration::from_millis(150);
 
 /// Large rings of a target that is stopped while they are copied: the captures have all its calls, each once.
 /// Small ones, of a target that runs: each capture has the newest of it.
