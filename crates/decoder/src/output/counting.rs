@@ -181,7 +181,9 @@ impl<'a> Counting<'a> {
             self.on_since = self.on_since.map(|(since, bus)| (since.max(end), bus.max(bus_end)));
             let unsure = self.unsure + self.after_loss;
             let unrated = self.unrated.wrapping_add(self.is_unrated.into());
-            Cycles { lo: point, point, hi: point, unsure, bus, unrated }
+            // An estimate of an event around a loss may be beyond it: the next stretch goes on from there.
+            let (estimate, bus) = (point.max(self.point), bus.max(self.bus));
+            Cycles { lo: point, point: estimate, hi: estimate, unsure, bus, unrated }
         });
         (self.before, self.unsure, self.point, self.bus) = ((0, 0), 0, 0, 0);
         (self.unrated, self.met_gap) = (0, false);

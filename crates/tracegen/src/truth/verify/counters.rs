@@ -14,7 +14,7 @@ pub struct CounterVerdict {
     pub compared: u64,
     /// Events with other counts of instructions or branches than the truth since the last loss.
     pub wrong: u64,
-    /// Events with cycles farther off than their error bound says.
+    /// Events with cycles farther off than their error bound says, or before those of an earlier event.
     pub out_of_bounds: u64,
     /// The first wrong event.
     pub first: Option<String>,
@@ -27,6 +27,8 @@ pub struct CounterVerdict {
 pub(super) struct CounterCheck {
     /// Counters of the truth and of the decoder at the event that is counted from.
     from: Option<(Executed, u64, Counters)>,
+    /// The most cycles of an event so far.
+    latest: u64,
     pub(super) verdict: CounterVerdict,
 }
 
@@ -38,6 +40,10 @@ impl CounterCheck {
 
     /// An event that both sides have.
     pub(super) fn check(&mut self, item: &Item, counters: Counters, show: impl FnOnce() -> String) {
+        let point = counters.cycles.map_or(0, |cycles| cycles.point);
+        let goes_back = point < self.latest;
+        self.latest = self.latest.max(point);
+        self.verdict.out_of_bounds += u64::from(goes_back);
         let Some((executed, cycles, ours)) = self.from else {
             self.from = Some((item.executed, item.cycles, counters));
             return;
