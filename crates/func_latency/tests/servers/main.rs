@@ -208,6 +208,13 @@ fn a_watch_of_postgres_has_the_calls_that_perf_counts() {
     let calls = |interval: &Value| interval["functions"][0]["calls"].as_u64().unwrap();
     let all: u64 = intervals.iter().map(calls).sum();
     assert_eq!(report["functions"][0]["calls"]["complete"], all);
+    if ended.said.contains("nothing more was recorded") {
+        // Of perf's minute the watch has a part then.
+        return println!(
+            "skipped: probes cost more than is allowed here, and the guard ended the watch: {}",
+            ended.said
+        );
+    }
     let [least, most] = [true, false].map(|inside| {
         let counts = |interval: &&Value| {
             let [end_ns, length_ns] = ["time_ns", "interval_ns"].map(|key| interval[key].as_u64().unwrap());
