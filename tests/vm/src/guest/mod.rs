@@ -50,7 +50,9 @@ impl Trial {
 }
 
 /// All of them, in the order in which they run, after the cases.
-pub const TRIALS: [Trial; 27] = [
+pub const TRIALS: [Trial; 28] = [
+    Trial::long("ten-minutes", watch::for_ten_minutes),
+    Trial::new("minute", watch::for_a_minute),
     Trial::new("cost", cost::cost),
     Trial::new("killed", crashes::killed),
     Trial::new("killed-with-reasons", crashes::killed_with_reasons),
@@ -76,7 +78,6 @@ pub const TRIALS: [Trial; 27] = [
     Trial::new("uprobes", uprobes::uprobes),
     Trial::new("doctor", doctor::doctor),
     Trial::new("refusals", refusals::all),
-    Trial::long("minute", watch::for_a_minute),
     Trial::long("triggers-at-ret", snapshot_triggers::hit_at_ret),
 ];
 

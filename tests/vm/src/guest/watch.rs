@@ -38,18 +38,27 @@ const CACHES_KB: u64 = 32 << 10;
 /// children, in tables that may just have doubled.
 const LATENCY_BYTES: u64 = 200;
 
-/// For a minute, without a filter and with one: the intervals have each call of the target, nothing is left
-/// undecoded, and memory does not grow.
+/// [`for_long`], for a minute.
 pub(super) fn for_a_minute(vm: &Vm) -> Result<String> {
-    const TIME: Duration = Duration::from_secs(60);
+    for_long(vm, Duration::from_secs(60))
+}
+
+/// [`for_long`], for ten minutes.
+pub(super) fn for_ten_minutes(vm: &Vm) -> Result<String> {
+    for_long(vm, Duration::from_secs(600))
+}
+
+/// For half of `time` without a filter, and then with one: the intervals have each call of the target,
+/// nothing is left undecoded, and memory does not grow.
+fn for_long(vm: &Vm, time: Duration) -> Result<String> {
     let watch = |more: &[&str]| -> Result<String> {
-        let place = Place::new("minute")?;
+        let place = Place::new("long")?;
         let more = [&["-f", "handle", "--pt_config", "cyc,mtc_period=9"], more]
             .concat()
             .into_iter()
             .map(str::to_owned)
             .collect::<Vec<_>>();
-        let watched = watched(vm, &place, Target::For("server", TIME), &more, &|_| Ok(()))?;
+        let watched = watched(vm, &place, Target::For("server", time / 2), &more, &|_| Ok(()))?;
         let (report, intervals) = watched.documents.split_last().context("nothing was printed")?;
         let undecoded = intervals.iter().find(|line| line["decoded"] != 1.0 || line["lost_ns"] != 0);
         ensure!(undecoded.is_none(), "something is not decoded: {undecoded:?}: {}", watched.said);
