@@ -81,15 +81,20 @@ def check_node_that_dies(function, recordings, cluster, nodes, directory):
     began = time.monotonic()
     made = func_latency.report(recordings, function, runner=runner, progress=killer)
     took_s = time.monotonic() - began
-    assert killer.killed is not None and len(alive()) == 2, "no node has died"
+    assert killer.killed is not None, "no node was killed"
+    wait_until_alive(2)
     assert sorted(killer.done) == sorted(recordings), "a recording was told twice, or not at all"
     assert made.lost == [], made.lost
     assert (made.json, made.summary) == expected, "the report of a cluster that lost a node is another one"
     print(f"ray: a node of 3 killed after {killer.third} of {len(recordings)}: same bytes, {took_s:.1f} s")
 
 
-def alive():
-    return [node for node in ray.nodes() if node["Alive"]]
+def wait_until_alive(nodes):
+    """The cluster may take longer to notice a death than the report takes."""
+    until = time.monotonic() + 60
+    while (alive := sum(node["Alive"] for node in ray.nodes())) != nodes:
+        assert time.monotonic() < until, f"{alive} nodes are alive, not {nodes}"
+        time.sleep(0.1)
 
 
 def check_losses(function, recordings, directory):
