@@ -52,7 +52,7 @@ impl<'a> Analysis<'a> {
     fn meet_threads(&mut self) {
         for (tid, life) in self.session.around.schedule.threads() {
             let late = life.not_yet_attached();
-            let is_traced = life.trace_start.is_some() || late.is_some();
+            let is_traced = life.trace_start.is_some() || late.is_some() || self.finished.has(tid);
             if !is_traced || self.threads.contains_key(&tid) {
                 continue;
             }

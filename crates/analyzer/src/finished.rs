@@ -42,6 +42,11 @@ impl FinishedThreads {
         self.windows.entry(tid).and_modify(|of_others| of_others.add(&window)).or_insert(window);
     }
 
+    /// A thread with this number has ended.
+    pub(crate) fn has(&self, tid: Tid) -> bool {
+        self.windows.contains_key(&tid)
+    }
+
     /// By wanted function, the number of the next call of a thread with this number.
     pub(crate) fn numbers(&self, tid: Tid) -> impl Iterator<Item = (u32, u64)> {
         let of_thread = self.numbers.range((tid, 0)..=(tid, u32::MAX));

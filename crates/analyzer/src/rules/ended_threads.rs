@@ -145,6 +145,36 @@ fn a_call_is_not_off_the_cpu_as_the_next_thread_with_the_number_is() {
     check(script, &[7, 8], &["100 >=100 open_end main+10 off 75"], 2);
 }
 
+/// A report has the number's whole life, from when it was seen first.
+#[test]
+fn a_thread_of_which_nothing_is_seen_has_the_number_of_one_that_was_let_go() {
+    let script = "
+        ends 90000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        off 210 220
+        100 start main
+        110 call main+10 f
+        200 ret f+40 main+15
+        died 300
+        tid 7
+        off 1000000297 1000000298
+        3000000000 call main+10 f
+        4000000000 ret f+40 main+15
+        tid 8
+        born 5000000000
+        died 6000000000
+        tid 7
+        6500000000 call main+10 f
+        off 6500000001 6500000002
+        8000000000 ret f+40 main+15
+        9000000000 call main+10 f
+        9000000100 ret f+40 main+15";
+    check(script, &[7], &[], 4);
+}
+
 /// With calls that are numbered on, gaps, and an IP filter. What one of them did says nothing of the next.
 #[test]
 fn the_threads_that_had_one_number_are_one_row_of_the_report() {
