@@ -181,8 +181,8 @@ impl<'a> Counting<'a> {
             self.on_since = self.on_since.map(|(since, bus)| (since.max(end), bus.max(bus_end)));
             let unsure = self.unsure + self.after_loss;
             let unrated = self.unrated.wrapping_add(self.is_unrated.into());
-            // An estimate of an event around a loss may be beyond it: those of the next stretch go on from there,
-            // and their bounds, which would be wider for ever, do not.
+            // An estimate of an event around a loss may be beyond it: those of the next stretch go on from
+            // there, and their bounds, which would be wider for ever, do not.
             let (estimate, bus) = (point.max(self.point), bus.max(self.bus));
             Cycles { lo: point, point: estimate, hi: point, unsure, bus, unrated }
         });
