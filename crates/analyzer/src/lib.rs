@@ -67,6 +67,7 @@ mod kernel_level;
 mod kernel_part;
 mod landing;
 pub mod ledger;
+mod lives;
 mod look_ahead;
 mod loss;
 mod maybe_ip;

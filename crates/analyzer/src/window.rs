@@ -131,7 +131,7 @@ impl<'a> ThreadWindow<'a> {
 
     /// The thread died, and another one has its number from `reborn` on.
     pub(crate) fn pass_death(&mut self, died: Ns, reborn: Ns) {
-        // As far as it was seen: a time within bounds may be after its death.
+        // It lived as far as it was seen: a time within bounds may be after its death.
         let died = died.max(self.seen_until).min(reborn).max(self.counted_until);
         self.enter_filter(died);
         self.observed_ns += died.since(self.counted_until);

@@ -249,7 +249,7 @@ fn a_thread_that_dies_as_it_wakes_has_slept_also_where_its_number_is_used_again(
         380 ret f+40 main+15"
     );
     check(&reborn, &format!("{dies}\n320 +60 complete main+10 off 10"));
-    // As long as nothing is seen of the next one, too.
+    // Nothing is seen of the next one.
     check(&format!("{script}\nborn 300\noff 350 360"), dies);
 }
 

@@ -1,0 +1,78 @@
+//! A number belongs to one thread after the other: how the life of one ends, and that of the next begins.
+
+use model::{EventTime, Ns};
+
+use crate::certainty::Certainty;
+use crate::control::Control;
+use crate::entered::Entered;
+use crate::frames::Frames as _;
+use crate::session::Session;
+use crate::status::Status;
+use crate::thread::Thread;
+use crate::tree::Trees;
+
+impl<'a> Thread<'a> {
+    /// The thread after others with its number: by wanted function, its next call has this number.
+    pub(crate) fn after(mut self, numbers: impl Iterator<Item = (u32, u64)>) -> Self {
+        self.entered = Entered::after(numbers);
+        self
+    }
+
+    /// No event from before `until` will come: the next thread with this number has begun if it was born by
+    /// then, and times off the CPU that ended earlier are passed, even if the next event is far away. Events
+    /// that wait for a landing to be decided have their own times.
+    pub(crate) fn pass_time(&mut self, session: &mut Session<'a>, until: Ns) {
+        self.pass_deaths(session, |_, reborn| reborn <= until);
+        if self.undecided.is_none() {
+            self.off_cpu.pass_without_event(until);
+        }
+    }
+
+    /// The stream has ended.  `end`: of the recording.
+    pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
+        self.pass_deaths(session, |_, _| true);
+        let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
+        self.end_life(session, died.unwrap_or(end));
+        if let Some((sink, Trees::Threads)) = &mut session.trees {
+            sink.thread(self.tid, self.trees.finish());
+        }
+    }
+
+    /// Ends the frames of a thread that has died, or of one that lives as the recording ends.
+    fn end_life(&mut self, session: &mut Session<'a>, end: Ns) {
+        self.decide_rest(session);
+        self.finish_in_kernel(session, end);
+        self.window.seen(self.now.point);
+        if let Some(until) = self.off_cpu.finish(self.now, end) {
+            self.now = EventTime::exact(until.max(self.now.point));
+        }
+        self.close_to(session, 0, Status::OpenEnd);
+    }
+
+    /// Passes the deaths that are over, and the births after them.
+    #[inline(always)]
+    pub(crate) fn pass_deaths(&mut self, session: &mut Session<'a>, is_over: impl Fn(Ns, Ns) -> bool) {
+        while let Some((&(died, reborn), later)) = self.window.dead.split_first()
+            && is_over(died, reborn)
+        {
+            self.window.dead = later;
+            self.begin_new_life(session, died, reborn);
+        }
+    }
+
+    /// The next event is of another thread with the same number, which has seen nothing yet.
+    fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
+        let later = self.off_cpu.split_off(reborn);
+        self.end_life(session, died);
+        self.kernel.forget();
+        self.off_cpu.leave_kernel();
+        self.off_cpu.count_to(0);
+        self.off_cpu.go_on(later);
+        self.window.pass_death(died, reborn);
+        let executed = self.control.executed.filter(|executed| *executed >= reborn);
+        self.control = Control::new(true, executed);
+        self.certainty = Certainty::default();
+        self.entered = Entered::after(self.entered.numbers());
+        self.going = None;
+    }
+}
