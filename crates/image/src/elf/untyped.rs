@@ -21,11 +21,13 @@ impl<'a> Typed<'a> {
         Self { sections, end: 0, latest_end: 0 }
     }
 
-    /// The next symbols, all at `address`, are labels in a function: those of `all` with these numbers.
-    pub(crate) fn covers(&mut self, address: u64, all: &[Symbol], numbers: &[u32]) -> bool {
+    /// The next symbols, all at `address`, are labels in a function.
+    pub(crate) fn covers<'s>(&mut self, address: u64, symbols: impl Iterator<Item = &'s Symbol>) -> bool {
         let (mut has_function, mut latest_end) = (false, 0);
-        for number in numbers {
-            let Some(symbol) = all.get(*number as usize).filter(|symbol| !symbol.untyped) else { continue };
+        for symbol in symbols {
+            if symbol.untyped {
+                continue;
+            }
             has_function = true;
             self.end = self.end.max(address.saturating_add(symbol.size));
             if symbol.size == 0 && !symbol.local {

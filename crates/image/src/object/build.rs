@@ -46,8 +46,15 @@ struct Group {
     is_entry: bool,
 }
 
+/// A symbol by its number, and its address.
+#[derive(Clone, Copy, Debug)]
+struct Addressed {
+    address: u64,
+    symbol: u32,
+}
+
 impl Group {
-    fn symbols<'o>(&self, order: &'o [u32]) -> &'o [u32] {
+    fn symbols<'o>(&self, order: &'o [Addressed]) -> &'o [Addressed] {
         let (first, count) = (self.first_symbol as usize, self.symbols as usize);
         order.get(first..).and_then(|rest| rest.get(..count)).unwrap_or_default()
     }
@@ -86,19 +93,18 @@ pub(crate) fn functions(source: &Source<'_>) -> Functions {
 }
 
 /// Symbols by address, the best of each address first; and where each address's begin.
-fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
+fn group(source: &Source<'_>) -> (Vec<Addressed>, Vec<Group>) {
     let symbols = source.symbols;
-    let symbol = |i: &u32| symbols.get(*i as usize).unwrap_or(&NO_SYMBOL);
-    let (addresses, mut order) = by_address(symbols);
+    let symbol = |of: &Addressed| symbols.get(of.symbol as usize).unwrap_or(&NO_SYMBOL);
+    let mut order = by_address(symbols);
     let mut groups: Vec<Group> = Vec::with_capacity(order.len());
     let mut first = 0;
     let mut typed = Typed::new(source.sections);
-    for of_one in addresses.chunk_by(|a, b| a == b) {
-        let (first_symbol, count) = (first as u32, of_one.len() as u32);
-        let Some(run) = order.get_mut(first..first + of_one.len()) else { continue };
-        first += of_one.len();
-        let start = of_one.first().copied().unwrap_or_default();
-        if typed.covers(start, symbols, run) {
+    for run in order.chunk_by_mut(|a, b| a.address == b.address) {
+        let (first_symbol, count) = (first, run.len() as u32);
+        first += count;
+        let Some(&Addressed { address: start, .. }) = run.first() else { continue };
+        if typed.covers(start, run.iter().map(symbol)) {
             continue;
         }
         if count > 1 {
@@ -106,7 +112,7 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
                 let by_symbol = rank(symbol(a)).cmp(&rank(symbol(b)));
                 let by_name =
                     || name_rank(symbol(a), source.strings).cmp(&name_rank(symbol(b), source.strings));
-                by_symbol.then_with(by_name).then(a.cmp(b))
+                by_symbol.then_with(by_name).then(a.symbol.cmp(&b.symbol))
             });
         }
         let size = run.first().map_or(0, |best| symbol(best).size);
@@ -116,13 +122,14 @@ fn group(source: &Source<'_>) -> (Vec<u32>, Vec<Group>) {
     (order, groups)
 }
 
-/// The addresses of symbols in order, and their indices, those of one address in order.
-fn by_address(symbols: &[Symbol]) -> (Vec<u64>, Vec<u32>) {
+/// Symbols by address, those of one address in their order.
+fn by_address(symbols: &[Symbol]) -> Vec<Addressed> {
     let least = symbols.iter().map(|symbol| symbol.value).min().unwrap_or(0);
+    let addressed = |(symbol, of): (u32, &Symbol)| Addressed { address: of.value, symbol };
+    let mut all: Vec<Addressed> = (0..).zip(symbols).map(addressed).collect();
     // Of small numbers few digits are sorted.
-    let mut all: Vec<(u64, u32)> = symbols.iter().map(|symbol| symbol.value - least).zip(0..).collect();
-    radsort::sort_by_key(&mut all, |(address, _)| *address);
-    all.into_iter().map(|(address, index)| (least + address, index)).unzip()
+    radsort::sort_by_key(&mut all, |of| of.address - least);
+    all
 }
 
 /// Adds the ranges that start outside of all symbols.
@@ -163,7 +170,7 @@ fn name_rank<'a>(symbol: &Symbol, strings: Strings<'a>) -> impl Ord + use<'a> {
 }
 
 /// Maps each group that has only symbols of cold parts to the group of its hot part.
-fn hot_groups(source: &Source<'_>, order: &[u32], groups: &[Group]) -> FxHashMap<u32, u32> {
+fn hot_groups(source: &Source<'_>, order: &[Addressed], groups: &[Group]) -> FxHashMap<u32, u32> {
     let hot_parts = cold::hot_parts(source.symbols, source.strings, source.cold, source.split_off);
     let mut hot_of = FxHashMap::default();
     if hot_parts.is_empty() {
@@ -171,10 +178,10 @@ fn hot_groups(source: &Source<'_>, order: &[u32], groups: &[Group]) -> FxHashMap
     }
     for (g, group) in (0..).zip(groups) {
         let symbols = group.symbols(order);
-        if !symbols.iter().all(|i| hot_parts.contains_key(i)) {
+        if !symbols.iter().all(|of| hot_parts.contains_key(&of.symbol)) {
             continue;
         }
-        let hot = symbols.first().and_then(|i| source.symbols.get(*hot_parts.get(i)? as usize));
+        let hot = symbols.first().and_then(|of| source.symbols.get(*hot_parts.get(&of.symbol)? as usize));
         let hot = hot.and_then(|hot| groups.binary_search_by_key(&hot.value, |g| g.start).ok());
         if let Some(hot) = hot.and_then(|hot| u32::try_from(hot).ok()).filter(|hot| *hot != g) {
             hot_of.insert(g, hot);
@@ -196,7 +203,7 @@ enum Owner {
 
 struct Build<'a> {
     source: &'a Source<'a>,
-    order: &'a [u32],
+    order: &'a [Addressed],
     groups: &'a [Group],
     /// See [`hot_groups`].
     hot: FxHashMap<u32, u32>,
@@ -284,7 +291,7 @@ impl Build<'_> {
         let symbols = group.symbols(self.order);
         // The lazy binder is the loader's, whether its symbols are there or not.
         let is_binder = |best: &Symbol| self.source.strings.get(best.name).starts_with(b"_dl_runtime_");
-        let best = || self.source.symbols.get(*symbols.first()? as usize);
+        let best = || self.source.symbols.get(symbols.first()?.symbol as usize);
         let binder = self.source.loader && best().is_some_and(is_binder);
         let kind = match symbols {
             [] => self.unnamed(),
@@ -293,7 +300,7 @@ impl Build<'_> {
         };
         let function = self.add(group.start, end.saturating_sub(group.start), kind, group.is_entry);
         let mut is_resolver = false;
-        for symbol in symbols.iter().filter_map(|i| self.source.symbols.get(*i as usize)) {
+        for symbol in symbols.iter().filter_map(|of| self.source.symbols.get(of.symbol as usize)) {
             self.out.names.push(symbol.name);
             is_resolver |= symbol.resolver;
         }
@@ -331,8 +338,8 @@ impl Build<'_> {
             SlotTarget::Symbol(name) => Some(name.clone()),
             SlotTarget::Resolver(address) => {
                 let g = self.groups.binary_search_by_key(address, |g| g.start).ok()?;
-                let i = self.groups.get(g)?.symbols(self.order).first()?;
-                let symbol = self.source.symbols.get(*i as usize)?;
+                let best = self.groups.get(g)?.symbols(self.order).first()?;
+                let symbol = self.source.symbols.get(best.symbol as usize)?;
                 Some(self.source.strings.text(symbol.name).into_owned())
             }
         }
