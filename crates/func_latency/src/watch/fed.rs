@@ -148,6 +148,18 @@ struct Fed {
     left_out_bytes: u64,
 }
 
+impl Fed {
+    /// Feeds a slice of a CPU's trace.
+    fn feed_slice(&mut self, feed: &PieceFeed, cpu: u32, offset: AuxOffset, bytes: &[u8]) {
+        let chunk = AuxChunk { index: cpu, owner: AuxOwner::Cpu(Cpu(cpu)), offset, reference: 0 };
+        let size = bytes.len() as u64;
+        if !feed.trace(&chunk, bytes) {
+            self.left_out_bytes += size;
+        }
+        self.trace_bytes += size;
+    }
+}
+
 fn tid_of(cpu: u32, turn: u64) -> Tid {
     Tid(PID.0 + (cpu * THREADS) as i32 + (turn % u64::from(THREADS)) as i32)
 }
@@ -260,12 +272,7 @@ fn feed(pieces: &Pieces, program: &Path, bytes: u64, bytes_each_s: u64) -> Fed {
             records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
             records.add(cpu, tid, end, &Record::Switch { out: true, preempted: true });
             feed.records(&records.0);
-            let owner = AuxOwner::Cpu(Cpu(cpu));
-            let chunk = AuxChunk { index: cpu, owner, offset: AuxOffset(*offset), reference: 0 };
-            if !feed.trace(&chunk, slice.at(Ns(time.0 + 50))) {
-                fed.left_out_bytes += size;
-            }
-            fed.trace_bytes += size;
+            fed.feed_slice(&feed, cpu, AuxOffset(*offset), slice.at(Ns(time.0 + 50)));
             (*time, *offset) = (Ns(end.0 + 1000), *offset + size);
         }
         let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! A server whose threads are born and die, one after the other on each CPU.
+//! A server with threads that are born and die, one after the other on each CPU.
 
 use super::*;
 use crate::run_words;
 
-/// Each thread is born when so much time has passed since the death of the one before.
+/// Time from the death of a thread to the birth of the next one on its CPU.
 const BETWEEN_NS: u64 = 1_000_000;
 const SIZE: usize = 200;
 const ENTRY_OF_F: u64 = TEXT + 32;
@@ -45,12 +45,7 @@ impl ShortLives {
             records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
             records.add(cpu, tid, end, &Record::Exit { pid, tid, parent_pid, parent_tid });
             feed.records(&records.0);
-            let owner = AuxOwner::Cpu(Cpu(cpu));
-            let chunk = AuxChunk { index: cpu, owner, offset: AuxOffset(*offset), reference: 0 };
-            if !feed.trace(&chunk, slice.at(Ns(time.0 + 50))) {
-                fed.left_out_bytes += size;
-            }
-            fed.trace_bytes += size;
+            fed.feed_slice(&feed, cpu, AuxOffset(*offset), slice.at(Ns(time.0 + 50)));
             (*time, *offset) = (Ns(end.0 + BETWEEN_NS), *offset + size);
             let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();
             feed.complete_until(Ns(complete - 500));
