@@ -77,9 +77,8 @@ fn clippy(extent: Extent) -> Result<Outcome> {
     let strict = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     let all = [&["--all-features"], &strict[..]].concat();
     let none = ["-p", "func_latency", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
-    let quick = [&all[..], &none];
-    let full = [&all[..], &none, &strict];
-    for arguments in if extent == Extent::Full { &full[..] } else { &quick } {
+    let plain = (extent == Extent::Full).then_some(&strict[..]);
+    for arguments in [&all[..], &none].into_iter().chain(plain) {
         if let Outcome::Skipped(why) = component(extent, "clippy", arguments)? {
             return Ok(Outcome::Skipped(why));
         }

@@ -69,8 +69,8 @@ fn hit_with(vm: &Vm, ends: &str, planted: usize) -> Result<usize> {
         captures.iter().filter(|(_, about)| is_so(about)).collect::<Vec<_>>()
     };
     let (slow, entered) = (hit_by("over 100 ms"), hit_by("rare was entered"));
-    let is_entered_captured = entered.len() == planted;
-    ensure!(is_entered_captured, "{} captures: {captures:?}: {printed}: {said}", entered.len());
+    let of_entries = entered.len();
+    ensure!(of_entries == planted, "{of_entries} captures: {captures:?}: {printed}: {said}");
     have_slow_calls(vm, &printed, &slow).with_context(|| format!("{captures:?}: {printed}: {said}"))?;
     // The call that has entered it was running, or was seen to end.
     let lacks_call = entered.iter().find(|(_, about)| !about["id"].is_string());
