@@ -313,6 +313,12 @@ impl<W: Work> Effects<W> {
         self.return_sites.get(call.0 as usize).filter(|site| site.side == side)
     }
 
+    /// `call` has returned before, to the beginning of this block.
+    #[inline]
+    pub(crate) fn returns_to(&self, call: BlockId, block: BlockId) -> bool {
+        self.return_site(call).is_some_and(|site| site.block == block)
+    }
+
     /// Pushes the calls of an effect that have not returned, mostly one, or pops the one that it returned to.
     #[inline(always)]
     pub(crate) fn change_stack(&self, effect: &Effect<W>, stack: &mut ReturnStack) {

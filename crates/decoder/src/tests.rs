@@ -85,7 +85,9 @@ cases! {
     jumps_inside_a_function_on_request
     kernel_text_that_is_not_what_ran
     kernel_with_text_is_followed
+    kernel_without_text_after_calls_were_unwound
     kernel_without_text_and_a_thread_that_was_elsewhere
+    kernel_without_text_and_calls_that_were_unwound
     kernel_without_text_and_other_threads_calls
     kernel_without_text_in_the_filter
     kernel_without_text_is_skipped

@@ -82,6 +82,9 @@ impl<'w, W: Work> Known<'w, W> {
     ) -> Option<&'w Effect<W>> {
         let Self { remembered, effects, stack, output, side } = self;
         let effect = remembered.find(here.block, asked)?;
+        if effect.returns() && !effects.returns_to(stack.top(), effect.next) {
+            return None; // perhaps past calls that were unwound
+        }
         let (next, call) = match effect.end {
             End::Used => (effect.next, BlockId::NONE),
             End::Return => {
@@ -150,8 +153,9 @@ impl<W: Work> Walk<'_, W> {
 
     /// Where the innermost call returns to, if it is known.
     pub(crate) fn innermost_return(&self) -> Option<Avma> {
-        let call = self.stack.top();
-        (call != BlockId::NONE).then(|| self.graph.block(call).last.next_ip())
+        let mut calls = self.stack.clone();
+        calls.drop_ended();
+        calls.pop().map(|call| self.graph.return_address(call))
     }
 
     /// A block of kernel code.
@@ -375,7 +379,14 @@ impl<W: Work> Walk<'_, W> {
             let edges = Edges { first, has_first_bit, prunable: effect.prunable, call };
             self.output.effect(step, self.here.work, edges, self.effects);
         }
+        if effect.returns() {
+            let ip = self.graph.block(next).start.ip;
+            self.stack.end(|call| self.graph.return_address(call) == ip);
+        }
         self.effects.change_stack(effect, &mut self.stack);
+        if self.own_calls && effect.returns() {
+            self.stack.drop_ended();
+        }
         self.here = Here { block: next, work: self.here.work.plus(effect.work) };
     }
 

@@ -15,7 +15,8 @@
 //! Once kernel code is skipped, the trace unit's is not known until it is cleared. But a return is compressed
 //! only if it goes to the right place, and a thread's returns go where its own calls say. So until then ours
 //! has the *own calls* of the thread that runs: each thread's are kept while others run, and given up if it
-//! ran on another CPU meanwhile, where it may have called and returned.
+//! ran on another CPU meanwhile, where it may have called and returned. Calls that were unwound (`longjmp`,
+//! exceptions) are dropped once a return that is not compressed shows it: it leaves them out.
 //! A compressed return that needs more than that is a contradiction, and a gap.
 
 use std::collections::BTreeMap;
@@ -77,7 +78,9 @@ impl<W: Work> Flow<'_, W> {
         if self.away.mixed {
             self.away.left.remove(&self.running.tid);
         } else {
-            let left = Left { calls: self.walk.stack.clone(), came: self.running.from };
+            let mut calls = self.walk.stack.clone();
+            calls.drop_ended();
+            let left = Left { calls, came: self.running.from };
             self.away.left.insert(self.running.tid, left);
         }
     }
