@@ -1,6 +1,6 @@
 //! Running programs: every failure names the command line that failed.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What a chore comes to; the error is for a person to read.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
@@ -15,6 +15,17 @@ pub(crate) fn command_line(command: &Command) -> String {
 pub(crate) fn run(command: &mut Command) -> Result {
     let status = command.status().map_err(|e| cannot_start(command, &e))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", command_line(command))) }
+}
+
+/// Runs to the end, with our own standard output; the last lines of its error output are the error.
+pub(crate) fn run_check(command: &mut Command) -> Result {
+    let child = command.stderr(Stdio::piped()).spawn();
+    let output = child.and_then(Child::wait_with_output).map_err(|e| cannot_start(command, &e))?;
+    match last_lines(&String::from_utf8_lossy(&output.stderr), 20) {
+        _ if output.status.success() => Ok(()),
+        said if said.is_empty() => Err(format!("`{}` failed: {}", command_line(command), output.status)),
+        said => Err(said),
+    }
 }
 
 /// Runs to the end and returns what it printed; its error output is in the error.
@@ -59,6 +70,15 @@ mod tests {
         let error = capture(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"])).unwrap_err();
         assert!(error.starts_with("`sh -c echo no such thing"), "{error}");
         assert!(error.contains("exit status: 3\nno such thing"), "{error}");
+    }
+
+    #[test]
+    fn a_check_that_fails_says_only_why() {
+        let error = run_check(Command::new("sh").args(["-c", "echo a: 1 is not 2 >&2; exit 1"])).unwrap_err();
+        assert_eq!(error, "a: 1 is not 2");
+        let error = run_check(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert_eq!(error, "`sh -c exit 3` failed: exit status: 3");
+        assert_eq!(run_check(Command::new("sh").args(["-c", "echo a warning >&2"])), Ok(()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Outside: holds what was recorded against what the module has logged and the target has counted.
 
+use std::fmt;
 use std::fs;
 use std::io::BufReader;
 use std::path::Path;
@@ -33,6 +34,16 @@ pub struct Checked {
     pub off_cpu: Option<u64>,
     /// Functions of which the report has the target's own counts.
     pub counted: usize,
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ok: {} events, {} gaps", self.events, self.gaps)?;
+        if let Some(times) = self.off_cpu {
+            write!(f, ", {times} times off-CPU")?;
+        }
+        write!(f, ", {} functions counted", self.counted)
+    }
 }
 
 /// Checks a case.

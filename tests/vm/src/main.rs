@@ -45,38 +45,26 @@ fn run_all(vm: &Vm, number: &str) -> bool {
     std::fs::write(vm.of_machine(number, "end"), &end).is_ok() && end == GOOD_END
 }
 
-/// A line for each case, and one for all, as the test runner prints them; true if all pass.
+/// A line for each case, and one for all, as the test runner prints them; why one fails is on the error
+/// output. True if all pass.
 fn check_all(vm: &Vm, machines: &str, names: &[&str]) -> bool {
-    let cases = CASES.iter().filter(|case| names.contains(&case.name));
     let (mut passed, mut failed) = (0, 0);
-    for case in cases {
-        match check::check(vm, case) {
-            Ok(checked) => {
-                let check::Checked { events, gaps, off_cpu, counted } = checked;
-                let name = case.name;
-                let off_cpu = off_cpu.map_or_else(String::new, |times| format!(", {times} times off-CPU"));
-                println!(
-                    "vm {name} ... ok: {events} events, {gaps} gaps{off_cpu}, {counted} functions counted"
-                );
-                passed += 1;
-            }
-            Err(error) => {
-                println!("vm {} ... FAILED\n{error:#}", case.name);
-                failed += 1;
-            }
+    let mut tell = |name: &str, result: anyhow::Result<String>| match result {
+        Ok(seen) => {
+            println!("vm {name} ... {seen}");
+            passed += 1;
         }
+        Err(error) => {
+            println!("vm {name} ... FAILED");
+            eprintln!("vm {name}: {error:#}");
+            failed += 1;
+        }
+    };
+    for case in CASES.iter().filter(|case| names.contains(&case.name)) {
+        tell(case.name, check::check(vm, case).map(|checked| checked.to_string()));
     }
     for trial in TRIALS.iter().filter(|trial| names.contains(&trial.name)) {
-        match check::trial(vm, trial.name) {
-            Ok(seen) => {
-                println!("vm {} ... {seen}", trial.name);
-                passed += 1;
-            }
-            Err(error) => {
-                println!("vm {} ... FAILED\n{error:#}", trial.name);
-                failed += 1;
-            }
-        }
+        tell(trial.name, check::trial(vm, trial.name));
     }
     println!("vm: {passed} passed; {failed} failed");
     let machines: u8 = machines.parse().unwrap_or(0);
@@ -84,12 +72,12 @@ fn check_all(vm: &Vm, machines: &str, names: &[&str]) -> bool {
     failed == 0 && passed > 0 && machines > 0 && have_ended
 }
 
-/// A machine did what it should; if not, what it said is printed.
+/// A machine did what it should; if not, what it said is on the error output.
 fn has_ended(vm: &Vm, number: &str) -> bool {
     let end = std::fs::read_to_string(vm.of_machine(number, "end"));
     let end = end.unwrap_or_else(|error| format!("no end: {error}"));
     if end != GOOD_END {
-        println!("vm: machine {number}: {end}");
+        eprintln!("vm: machine {number}: {end}");
     }
     end == GOOD_END
 }

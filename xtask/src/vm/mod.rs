@@ -76,7 +76,7 @@ fn select_and_run(selected: Selected<'_>) -> Result<Outcome> {
     let machines = thread::available_parallelism().map_or(1, NonZero::get).min(MACHINES_MAX).min(names.len());
     machine::run(&kernel, &directory, machines, limit)?;
     let mut check = Command::new(directory.join("vm_tests"));
-    process::run(check.arg("check").arg(&directory).arg(machines.to_string()).args(&names))?;
+    process::run_check(check.arg("check").arg(&directory).arg(machines.to_string()).args(&names))?;
     Ok(Outcome::Done)
 }
 

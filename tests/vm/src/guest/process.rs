@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Nothing takes longer.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
@@ -59,6 +59,24 @@ pub(super) fn wait(child: &mut Child) -> Result<ExitStatus> {
         }
         sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until the process has run for so long since now, or has ended: on a machine with much else to do, it
+/// may not run for long.
+pub(super) fn has_run(process: &mut Child, time: Duration) -> Result<()> {
+    let (start, before) = (Instant::now(), cpu_time(process)?);
+    while process.try_wait()?.is_none() && cpu_time(process)?.saturating_sub(before) < time {
+        ensure!(start.elapsed() < LIMIT, "the target has not run for {time:?}");
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// How long it has been on a CPU.
+fn cpu_time(process: &Child) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/schedstat", process.id()))?;
+    let on_cpu = stat.split(' ').next().unwrap_or_default();
+    Ok(Duration::from_nanos(on_cpu.parse().with_context(|| format!("schedstat: {stat:?}"))?))
 }
 
 /// Sends a signal, by its name.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 
 use super::live::Place;
-use super::process::{HEAD_START, LIMIT, command, signal, wait};
+use super::process::{HEAD_START, LIMIT, command, has_run, signal, wait};
 use crate::paths::Vm;
 
 /// Rounds of `nest`: each has one call of `outer`, two of `mid` and six of `leaf`.
@@ -56,9 +56,9 @@ pub(super) fn taken(vm: &Vm) -> Result<String> {
 /// A command's exit, Ctrl-C and the end of a program that is started: each gives the last capture, with a
 /// buffer for each CPU and for each thread.
 pub(super) fn ended(vm: &Vm) -> Result<String> {
-    let until = ended_by(vm, "until", &["--until", "sleep 0.5"], |_| Ok(()))?;
-    let interrupted = ended_by(vm, "interrupted", &["-t"], |watch| {
-        sleep(BETWEEN);
+    let until = ended_by(vm, "until", &["--until", "sleep 0.5"], |_, _| Ok(()))?;
+    let interrupted = ended_by(vm, "interrupted", &["-t"], |target, watch| {
+        has_run(target, BETWEEN)?;
         signal("INT", watch)
     })?;
     for (capture, expected) in [(&until, "until"), (&interrupted, "end")] {
@@ -86,13 +86,13 @@ fn ended_by(
     vm: &Vm,
     name: &str,
     more: &[&str],
-    meanwhile: impl FnOnce(&Child) -> Result<()>,
+    meanwhile: impl FnOnce(&mut Child, &Child) -> Result<()>,
 ) -> Result<String> {
     let place = Place::new(name)?;
     let captures = place.path("captures");
     let more = [&["-f", "outer", "-m", "1M"], more].concat();
     let (mut target, mut watch) = watched(vm, &place, &captures, ("nest", ENDLESS_ROUNDS), &more)?;
-    meanwhile(&watch)?;
+    meanwhile(&mut target, &watch)?;
     let status = wait(&mut watch)?;
     let said = said_in(&place.path("said"));
     ensure!(status.success(), "{status}: {said}");
@@ -130,7 +130,7 @@ fn snapshots(vm: &Vm, name: &str, (rounds, ring, is_stopped): (u64, &str, bool))
     let more = ["-f", "outer", "-m", ring];
     let (mut target, mut watch) = watched(vm, &place, &captures, ("nest", rounds), &more)?;
     for number in 1..=2 {
-        sleep(BETWEEN);
+        has_run(&mut target, BETWEEN)?;
         if is_stopped {
             signal("STOP", &target)?;
         }
