@@ -348,8 +348,11 @@ impl<W: Work> Output<W> {
                     if let (Some(site), Transfer::Branch { to, .. }) = (site, &mut event.transfer) {
                         *to = site.to;
                     }
-                    (event.time, cycles) =
-                        times.between_with_cycles(slots.0, slots.1, work.timed_instructions());
+                    let instructions = work.timed_instructions();
+                    (event.time, cycles) = match W::COUNTS {
+                        true => times.between_with_cycles(slots.0, slots.1, instructions),
+                        false => (times.between(slots.0, slots.1, instructions), None),
+                    };
                     in_order &= is_after(event.time);
                 }
                 counters.pass(event, slots, work, cycles);

@@ -98,7 +98,7 @@ impl Readings {
     /// From each packet to the next: CYC packets in front of it count all cycles between, unless tracing was
     /// off or the core slept, and none are uncounted.  Those of the first CYC after a TSC that has none in
     /// front of it may lie before that. A core that wakes up sends TSC, after an MTC if the counter has
-    /// changed: it has slept before that.
+    /// changed: it has slept before that, and counts a few cycles between the two.
     fn cycles(&mut self, stream: &[Piece]) {
         let (mut last, mut least, mut most) = (None, 0, 0);
         let (mut is_fresh, mut straddles) = (false, true);
@@ -121,7 +121,8 @@ impl Readings {
                 Piece::Mtc(number) => {
                     // Where some were skipped the core may have slept.
                     let skips = |before: u8| number.wrapping_sub(before) > 1;
-                    let wakes_up = matches!(stream.get(at + 1), Some(Piece::Tsc(_, false)));
+                    let mut after = stream[at + 1..].iter().filter(|piece| !matches!(piece, Piece::Cyc(_)));
+                    let wakes_up = matches!(after.next(), Some(Piece::Tsc(_, false)));
                     is_cut = period.replace(number).is_some_and(skips) || wakes_up;
                 }
                 Piece::Pge => is_cut = true,
@@ -323,6 +324,15 @@ fn an_mtc_before_a_psb_contradicts_two_tsc_packets_after_it() {
         Tsc(5064, false),
     ];
     assert_eq!(times(&stream).1, 1);
+}
+
+/// Nothing but a sleep in front of the MTC explains the time up to there, and CYC packets may stand between.
+#[test]
+fn cycles_between_the_packets_of_a_wake_up_are_no_contradiction() {
+    use Piece::{Cyc, Flow, Mtc, Tsc};
+    let stream = [Tsc(10, true), Cyc(0), Flow, Cyc(872), Mtc(1), Cyc(0), Tsc(946, false)];
+    assert_eq!(times(&stream).1, 0);
+    check(&stream).unwrap();
 }
 
 /// 1500 ticks after the MTC that said so.

@@ -122,7 +122,9 @@ impl Near {
     #[inline(always)]
     pub(super) fn of_segment(&self, of_run: [u64; 3]) -> Option<PassedCycles> {
         let CyclesNear { before, rate, .. } = self.cycles.as_ref().filter(|_| self.counts)?;
-        let [first, point, last] = of_run.map(|cycles| before.wrapping_add(cycles));
+        let [first, point, last] = of_run;
+        let [first, point, last] =
+            [before.wrapping_add(first), before.wrapping_add(point), before.wrapping_add(last)];
         Some(PassedCycles { first, point, last, bus: rate.bus_at(point) })
     }
 
@@ -519,11 +521,11 @@ impl Timeline {
     }
 
     /// The time of what happened after `lo`, not after `slot`, which is a later one, and when `work`
-    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there; and the
-    /// cycles of the run: lower bound, estimate, upper bound. None, too, if it happened before the last slot
-    /// of those between.
+    /// instructions had passed, if these slots are `near`, and all [steady](Regular::steady) there; and with
+    /// `CYCLES` those of the run: lower bound, estimate, upper bound. None, too, if it happened before the
+    /// last slot of those between.
     #[inline(always)]
-    pub(super) fn steady_between(
+    pub(super) fn steady_between<const CYCLES: bool>(
         &self,
         lo: Slot,
         slot: Slot,
@@ -542,12 +544,14 @@ impl Timeline {
         let done = progress::passed_since(work, before.work);
         if done < progress::passed_since(last.work, before.work) {
             point = progress::share((before.work, steady.point(since(before))), (last.work, point), work);
-            let span = u64::from(last.most.wrapping_sub(before.most));
-            let passed = progress::part(span, (before.work, last.work), work);
-            cycles = before.most.wrapping_add(passed as u32);
+            if CYCLES {
+                let span = u64::from(last.most.wrapping_sub(before.most));
+                let passed = progress::part(span, (before.work, last.work), work);
+                cycles = before.most.wrapping_add(passed as u32);
+            }
         }
         let time = EventTime { lo, point: point.max(lo).min(hi), hi };
-        Some((time, [first.most, cycles, last.most].map(u64::from)))
+        Some((time, [first.most.into(), cycles.into(), last.most.into()]))
     }
 
     /// The time of a slot; none if there is no such slot, or no part has it. `near`: where it may be, and

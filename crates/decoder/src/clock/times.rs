@@ -87,11 +87,13 @@ impl<'a> Times<'a> {
     /// same slot twice: with it.
     #[inline(always)]
     pub(crate) fn between(&mut self, lo: Slot, slot: Slot, work: u32) -> EventTime {
-        self.between_with_cycles(lo, slot, work).0
+        match self.usual_between::<false>(lo, slot, work) {
+            Some((time, _)) => time,
+            None => self.work_out_between(lo, slot, work),
+        }
     }
 
-    /// [`Self::between`], and the cycles up to there: `None` if they are not asked for, and where the usual
-    /// case does not apply.
+    /// [`Self::between`], and the cycles up to there: `None` where the usual case does not apply.
     #[inline(always)]
     pub(crate) fn between_with_cycles(
         &mut self,
@@ -99,20 +101,29 @@ impl<'a> Times<'a> {
         slot: Slot,
         work: u32,
     ) -> (EventTime, Option<PassedCycles>) {
+        let Some((time, of_run)) = self.usual_between::<true>(lo, slot, work) else {
+            return (self.work_out_between(lo, slot, work), None);
+        };
+        let passed = of_run.and_then(|of_run| self.near.of_segment(of_run));
+        let till_next = |passed: PassedCycles| passed.last.saturating_add(self.threshold);
+        (time, passed.map(|passed| PassedCycles { last: till_next(passed), ..passed }))
+    }
+
+    /// The time where no more than the lines of the slots that were asked of last decide it; and the cycles
+    /// of their run, with `CYCLES`, if that is asked for between two slots.
+    #[inline(always)]
+    fn usual_between<const CYCLES: bool>(
+        &self,
+        lo: Slot,
+        slot: Slot,
+        work: u32,
+    ) -> Option<(EventTime, Option<[u64; 3]>)> {
         // `lo == slot` where tracing starts or ends: that time is not asked for again soon, and not kept.
         if lo == slot {
-            if let Some(time) = self.timeline.regular_time(slot, &self.near) {
-                return (time, None);
-            }
-        } else if let Some((time, cycles)) = self.timeline.steady_between(lo, slot, work, &self.near) {
-            let passed = self.near.of_segment(cycles);
-            let threshold = self.threshold;
-            return (
-                time,
-                passed.map(|passed| PassedCycles { last: passed.last.saturating_add(threshold), ..passed }),
-            );
+            return self.timeline.regular_time(slot, &self.near).map(|time| (time, None));
         }
-        (self.work_out_between(lo, slot, work), None)
+        let (time, of_run) = self.timeline.steady_between::<CYCLES>(lo, slot, work, &self.near)?;
+        Some((time, CYCLES.then_some(of_run)))
     }
 
     #[inline(never)]
