@@ -319,12 +319,9 @@ impl<W: Work> Effects<W> {
         self.return_site(call).is_some_and(|site| site.block == block)
     }
 
-    /// Pushes the calls of an effect that have not returned, mostly one, or pops the one that it returned to.
+    /// Pushes the calls of an effect that have not returned, mostly one.
     #[inline(always)]
-    pub(crate) fn change_stack(&self, effect: &Effect<W>, stack: &mut ReturnStack) {
-        if effect.returns() {
-            stack.pop();
-        }
+    pub(crate) fn push_calls(&self, effect: &Effect<W>, stack: &mut ReturnStack) {
         let (EdgeId(mut next), mut left) = (effect.edges, effect.calls);
         if left == 1
             && let Some(&call) = self.calls.get(next as usize)

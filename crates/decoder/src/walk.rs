@@ -82,10 +82,14 @@ impl<'w, W: Work> Known<'w, W> {
     ) -> Option<&'w Effect<W>> {
         let Self { remembered, effects, stack, output, side } = self;
         let effect = remembered.find(here.block, asked)?;
-        if effect.returns() && !effects.returns_to(stack.top(), effect.next) {
-            return None; // perhaps past calls that were unwound
-        }
         let (next, call) = match effect.end {
+            End::Used if effect.returns() => {
+                if !effects.returns_to(stack.top(), effect.next) {
+                    return None; // perhaps past calls that were unwound
+                }
+                stack.pop();
+                (effect.next, BlockId::NONE)
+            }
             End::Used => (effect.next, BlockId::NONE),
             End::Return => {
                 let call = stack.top();
@@ -99,7 +103,7 @@ impl<'w, W: Work> Known<'w, W> {
             let edges = Edges { first, has_first_bit, prunable: effect.prunable, call };
             output.effect(&step(), here.work, edges, effects);
         }
-        effects.change_stack(effect, stack);
+        effects.push_calls(effect, stack);
         *here = Here { block: next, work: here.work.plus(effect.work) };
         Some(effect)
     }
@@ -382,11 +386,12 @@ impl<W: Work> Walk<'_, W> {
         if effect.returns() {
             let ip = self.graph.block(next).start.ip;
             self.stack.end(|call| self.graph.return_address(call) == ip);
+            self.stack.pop();
+            if self.own_calls {
+                self.stack.drop_ended();
+            }
         }
-        self.effects.change_stack(effect, &mut self.stack);
-        if self.own_calls && effect.returns() {
-            self.stack.drop_ended();
-        }
+        self.effects.push_calls(effect, &mut self.stack);
         self.here = Here { block: next, work: self.here.work.plus(effect.work) };
     }
 
