@@ -7,6 +7,7 @@ const LOG: &str = "case-unwind";
 /// The same, with cold parts named as GCC 8 did.
 const NUMBERED: &str = "case-unwind-gcc8";
 const RECURSIVE: &str = "case-thrown";
+const LIBRARIES: &str = "case-libraries";
 const RUST: &str = "case-panics";
 
 #[test]
@@ -33,6 +34,11 @@ fn an_exception_that_is_caught_inside_leaves_the_call_complete() {
 #[test]
 fn the_tables_of_landing_pads_say_which_of_many_open_calls_an_exception_comes_to() {
     check(RECURSIVE, &["walk", "descend"]);
+}
+
+#[test]
+fn an_exception_passes_through_calls_of_three_libraries_in_a_ring() {
+    check(LIBRARIES, &["walk1", "descend1", "walk2", "descend2", "walk3", "descend3"]);
 }
 
 #[test]
