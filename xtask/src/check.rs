@@ -153,7 +153,7 @@ fn cargo_test(extent: Extent, provided: &Provided) -> Result {
     if ran.success {
         return Ok(());
     }
-    Err(format!("`{}` failed\n{}", process::command_line(&command), ran.failures.join("\n")))
+    Err(format!("`{}` failed\n{}", process::command_line(&command), ran.failures.concat().join("\n")))
 }
 
 /// What `cargo test` printed that is needed again at its end.
@@ -162,19 +162,18 @@ struct Ran {
     success: bool,
     /// The lines that sum up a test binary.
     results: Vec<String>,
-    /// The first lines that each failed test printed, under its name.
-    failures: Vec<String>,
+    /// Of each failed test its name, and the last lines that it printed.
+    failures: Vec<Vec<String>>,
 }
 
-/// Lines of a failed test's output that are printed again.
+/// Lines of a failed test's output that are printed again: the last ones say what went wrong.
 const LINES_OF_A_FAILURE: usize = 20;
 
 /// Runs a command, and passes its output on line by line.
 fn tee(command: &mut Command, out: &mut impl Write) -> Result<Ran> {
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| process::cannot_start(command, &e))?;
     let mut ran = Ran::default();
-    // How many lines of a failed test's output are still kept.
-    let mut wanted = 0;
+    let mut is_of_failure = false;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).split(b'\n') {
             let line = line.map_err(|e| e.to_string())?;
@@ -184,13 +183,16 @@ fn tee(command: &mut Command, out: &mut impl Write) -> Result<Ran> {
                 ran.results.push(line.clone().into_owned());
             }
             if line.starts_with("---- ") {
-                wanted = LINES_OF_A_FAILURE;
+                is_of_failure = true;
+                ran.failures.push(Vec::new());
             } else if line == "failures:" || line == "stack backtrace:" {
-                wanted = 0;
+                is_of_failure = false;
             }
-            if wanted > 0 && !line.is_empty() {
-                ran.failures.push(line.into_owned());
-                wanted -= 1;
+            if let Some(failure) = ran.failures.last_mut().filter(|_| is_of_failure && !line.is_empty()) {
+                if failure.len() > LINES_OF_A_FAILURE {
+                    failure.remove(1); // its name stays
+                }
+                failure.push(line.into_owned());
             }
         }
     }
@@ -212,7 +214,9 @@ mod tests {
     fn closing_lines_are_summed_and_failures_kept() {
         let script = "echo running 2 tests
             echo 'test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s'
-            printf 'failures:\\n\\n---- one stdout ----\\nleft: 1\\n\\nfailures:\\n    one\\n'
+            printf 'failures:\\n\\n---- one stdout ----\\n'
+            seq 30
+            printf 'left: 1\\n\\nfailures:\\n    one\\n'
             echo 'test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out'
             exit 1";
         let mut out = Vec::new();
@@ -222,6 +226,10 @@ mod tests {
         assert_eq!(ran.results.len(), 2);
         let sums = ["passed", "failed", "ignored"].map(|word| total(&ran.results, word));
         assert_eq!(sums, [15, 1, 2]);
-        assert_eq!(ran.failures, ["---- one stdout ----", "left: 1"]);
+        let lines: Vec<String> = (12..=30).map(|line| line.to_string()).collect();
+        assert_eq!(
+            ran.failures.concat().join(" "),
+            format!("---- one stdout ---- {} left: 1", lines.join(" "))
+        );
     }
 }
