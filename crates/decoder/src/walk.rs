@@ -384,8 +384,10 @@ impl<W: Work> Walk<'_, W> {
             self.output.effect(step, self.here.work, edges, self.effects);
         }
         if effect.returns() {
-            let ip = self.graph.block(next).start.ip;
-            self.stack.end(|call| self.graph.return_address(call) == ip);
+            let Target { ip, at_entry, .. } = self.graph.block(next).start;
+            if !at_entry {
+                self.stack.end(|call| self.graph.return_address(call) == ip);
+            } // else it is a jump: `push; ret`, a retpoline
             self.stack.pop();
             if self.own_calls {
                 self.stack.drop_ended();
