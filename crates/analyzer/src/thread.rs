@@ -556,6 +556,7 @@ impl<'a> Frames<'a> for Thread<'a> {
     /// be a frame that is older than the recording, unless the program is known to switch stacks.
     fn appears(&mut self, session: &mut Session<'a>, to: Target, may_go_on: bool) {
         if may_go_on {
+            self.certainty.contradict(); // it may be a call that a choice has taken for left
             self.doubt_all_but(self.stack.len());
             return self.found(session, to);
         }

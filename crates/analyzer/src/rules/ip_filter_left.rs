@@ -300,3 +300,25 @@ fn a_return_out_of_sight_that_no_call_in_sight_makes_shows_that_calls_were_left_
         130 +30 unwound f+10 depth 2 undecided";
     check(script, rows);
 }
+
+#[test]
+fn what_goes_on_after_a_choice_that_left_it_is_a_guess() {
+    // The return at 160 told that control had landed in the call of 100. But then it is in another one.
+    // Random programs 9408034 and 9421809.
+    let script = "
+        filter
+        born 0
+        code call k+10 f
+        100 start f
+        105 call f+10 f
+        120 out.call f+20 throw
+        150 start f+80
+        160 out.ret f+40 k+15
+        170 start f+15
+        180 out.ret f+40 k+15";
+    let rows = "
+        100 +60 complete k+10
+        105 +45 unwound f+10 depth 1
+        170 >=10 open_start [unknown] undecided";
+    check(script, rows);
+}
