@@ -50,9 +50,10 @@ pub(crate) enum Step {
 ///
 /// * It is no handler's that can not have come where it leads, if it may be that of one further out.
 /// * If the handler may have come there, it is its own where the others do not decide.
-/// * Any other that leads to where a handler `around` it came is that one's, and the handler never returns.
+/// * Any other that leads to where a handler `around` it came is that one's, and the handler never returns;
+///   unless the innermost of those is the one that returns next.
 pub(crate) fn goes_on_at(
-    steps: impl Iterator<Item = Step>,
+    mut steps: impl Iterator<Item = Step>,
     next: Option<Onward>,
     around: &[Onward],
 ) -> Option<Avma> {
@@ -61,7 +62,7 @@ pub(crate) fn goes_on_at(
     let mut open = vec![next];
     let mut returning = None;
     let mut leads_to_next = None;
-    for step in steps {
+    while let Some(step) = steps.next() {
         match (step, returning.take()) {
             (Step::Handler(came), None) => open.push(came),
             // The next signal was pending: it has interrupted the same code.
@@ -70,8 +71,8 @@ pub(crate) fn goes_on_at(
             (Step::Block(start), Some(site)) if site != start => {
                 let index = returned(&open, start);
                 if index == 0 {
-                    let is_another_s = !is_next(start) && around.iter().any(|came| came.has(start));
-                    let own = Some(start).filter(|_| !is_another_s);
+                    let may_be_another_s = !is_next(start) && around.iter().any(|came| came.has(start));
+                    let own = Some(start).filter(|_| !may_be_another_s || returns_next(steps, around.last()));
                     return if is_next(start) { own } else { leads_to_next.or(own) };
                 }
                 let is_certain = open.get(index).is_some_and(Option::is_some);
@@ -85,6 +86,12 @@ pub(crate) fn goes_on_at(
         }
     }
     leads_to_next
+}
+
+/// The handler that came there, in which the steps begin, returns before any around it.
+fn returns_next(steps: impl Iterator<Item = Step>, came: Option<&Onward>) -> bool {
+    let leads_to = goes_on_at(steps, came.copied(), &[]);
+    came.zip(leads_to).is_some_and(|(came, leads_to)| came.has(leads_to))
 }
 
 /// Which of the open handlers has returned when control goes on at `start`: the innermost, unless that came
@@ -160,6 +167,19 @@ mod tests {
         let found = |next, around| goes_on_at([Y, RESTORER, RETURNS, X].into_iter(), next, &[around]);
         assert_eq!((found(None, AT_X), found(None, AT_Y)), (None, Some(Avma(0x100))));
         assert_eq!(found(Some(AT_X), AT_X), Some(Avma(0x100)));
+    }
+
+    #[test]
+    fn a_handler_returns_where_one_around_it_came_too_if_the_innermost_returns_next() {
+        // Random program 9431269: handlers came at `x`, then at `y`, then at `x` again.
+        let found = |steps: &[Step]| goes_on_at(steps.iter().copied(), None, &[AT_X, AT_Y]);
+        assert_eq!(found(&[RESTORER, RETURNS, X, RESTORER, RETURNS, Y]), Some(Avma(0x100)));
+        let within = [HANDLER, RESTORER, RETURNS, X];
+        let steps = [&[RESTORER, RETURNS, X], &within[..], &[RESTORER, RETURNS, Y]].concat();
+        assert_eq!(found(&steps), Some(Avma(0x100)));
+        // It never returns, nor does the one that came at `y`.
+        assert_eq!(found(&[RESTORER, RETURNS, X, RESTORER, RETURNS, Block(Avma(0x300))]), None);
+        assert_eq!(found(&[RESTORER, RETURNS, X]), None);
     }
 
     #[test]
