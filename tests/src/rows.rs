@@ -59,7 +59,6 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
             threads.entry(row.tid).or_default().1.push(row);
         }
     }
-    let has_filter = opened.recording.pt.has_ip_filter;
     for (tid, (ours, truth)) in &mut threads {
         // By entry: starts are estimates, and may be equal.
         ours.sort_by_key(|r| r.id.number);
@@ -69,7 +68,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         let of_truth = truth.iter().filter(|row| row.unsure).map(|row| row.start);
         let first_guess = guesses.chain(of_truth).min();
         let doubts: Vec<RangeInclusive<Ns>> = ours.iter().filter(|row| row.undecided).map(lifetime).collect();
-        for (i, (mine, true_row)) in Pairs::new(ours, truth, &doubts, has_filter).enumerate() {
+        for (i, (mine, true_row)) in Pairs::new(opened, ours, truth, &doubts).enumerate() {
             let difference = match (mine, true_row) {
                 (Some(mine), Some(true_row)) => {
                     let is_on_guess =
@@ -109,23 +108,23 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
 /// have ended, or not: it may be that one.
 #[derive(Clone, Copy)]
 struct Pairs<'r, 'a> {
+    opened: &'r Opened<'r>,
     ours: &'r [&'a CallRow],
     truth: &'r [&'a Row],
     /// When ours has calls in doubt, and for how many of the truth they have stood.
     doubts: &'r [RangeInclusive<Ns>],
     absorbed: usize,
-    has_filter: bool,
     foresees: bool,
 }
 
 impl<'r, 'a> Pairs<'r, 'a> {
     fn new(
+        opened: &'r Opened<'r>,
         ours: &'r [&'a CallRow],
         truth: &'r [&'a Row],
         doubts: &'r [RangeInclusive<Ns>],
-        has_filter: bool,
     ) -> Self {
-        Self { ours, truth, doubts, has_filter, absorbed: 0, foresees: true }
+        Self { opened, ours, truth, doubts, absorbed: 0, foresees: true }
     }
 
     /// The call may be one of ours that is in doubt.
@@ -146,12 +145,10 @@ impl<'r, 'a> Pairs<'r, 'a> {
 
     /// How many of the next pairs are the same call.
     fn alike(self) -> usize {
-        // Where times are far off many calls begin at the same time: how they were entered tells more.
+        // Where times are far off many calls begin at the same time: what else is the same tells more.
         let is_same = |pair: &(Option<&CallRow>, Option<&Row>)| match pair {
             (Some(mine), Some(truth)) => {
-                let (caller_ip, entered) = visible_caller(truth, self.has_filter);
-                let is_entered_alike = same_caller(mine.caller, entered, caller_ip);
-                is_entry_of(mine, truth) && is_entered_alike && mine.status.name() == truth.status.name()
+                is_entry_of(mine, truth) && difference(self.opened, mine, truth, Compare::Entered).is_none()
             }
             _ => false,
         };
