@@ -5,7 +5,7 @@
 
 use model::Avma;
 
-use crate::sigreturn::Onward;
+use crate::sigreturn::{Came, Onward};
 
 /// What the last instruction of a block does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,15 @@ impl Block {
             // A string instruction goes on with its repetitions, and a system call may be made again.
             Terminator::FallThrough | Terminator::Syscall => Some(Onward::either(self.last, self.end)),
             _ => None,
+        }
+    }
+
+    /// Where a handler of `signals` that comes after this block has come.
+    pub(crate) fn came(&self, signals: Signals) -> Came {
+        match self.goes_on(signals) {
+            Some(onward) => Came::At(onward),
+            None if signals == Signals::Events && self.terminator == Terminator::IndirectJump => Came::ByJump,
+            None => Came::Anywhere,
         }
     }
 }

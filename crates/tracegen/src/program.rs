@@ -1,6 +1,6 @@
 //! What ran: a block log, with blocks classified and moved to the recording's addresses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use model::{Avma, Pid};
@@ -23,6 +23,7 @@ pub struct Program {
     /// What its threads did, by thread id.
     pub threads: Vec<ThreadLog>,
     by_start: HashMap<Avma, u32>,
+    after_calls: HashSet<Avma>,
 }
 
 impl Program {
@@ -49,12 +50,20 @@ impl Program {
             by_start.entry(block.start).or_insert(id as u32);
         }
         check_threads(dir, &log.threads, blocks.len())?;
-        Ok(Self { pid: Pid(log.pid), maps, blocks, threads: log.threads, by_start })
+        let is_call =
+            |block: &&Block| matches!(block.terminator, Terminator::Call | Terminator::IndirectCall);
+        let after_calls = blocks.iter().filter(is_call).map(|block| block.end).collect();
+        Ok(Self { pid: Pid(log.pid), maps, blocks, threads: log.threads, by_start, after_calls })
     }
 
     /// A block that starts here.
     pub(crate) fn block_at(&self, start: Avma) -> Option<Block> {
         self.by_start.get(&start).and_then(|&id| self.blocks.get(id as usize)).copied()
+    }
+
+    /// A call returns to there.
+    pub(crate) fn is_after_call(&self, at: Avma) -> bool {
+        self.after_calls.contains(&at)
     }
 
     /// The program's name as the kernel has it: at most 15 bytes.

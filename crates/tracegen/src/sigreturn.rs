@@ -32,13 +32,37 @@ impl Onward {
     }
 }
 
+/// Where a handler came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// The interrupted code goes on here.
+    At(Onward),
+    /// After an indirect jump, which does not lead to where a call returns to.
+    ByJump,
+    /// It is not known.
+    Anywhere,
+}
+
+impl Came {
+    /// The interrupted code may go on here; `returns`: calls return to there.
+    fn may_go_on(self, at: Avma, returns: bool) -> bool {
+        match self {
+            Self::At(onward) => onward.has(at),
+            Self::ByJump => !returns,
+            Self::Anywhere => true,
+        }
+    }
+}
+
 /// A step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It begins to handle a signal; where the interrupted code may go on, if that is known.
-    Handler(Option<Onward>),
+    /// It begins to handle a signal.
+    Handler(Came),
     /// It executes a block from here.
     Block(Avma),
+    /// It executes a block from here, where calls return to.
+    AfterCall(Avma),
     /// It makes the system call, with this instruction.
     Sigreturn(Avma),
 }
@@ -59,7 +83,7 @@ pub(crate) fn goes_on_at(
 ) -> Option<Avma> {
     let is_next = |at| next.is_some_and(|next| next.has(at));
     // Where the handlers came around which the thread is, its own first.
-    let mut open = vec![next];
+    let mut open = vec![next.map_or(Came::Anywhere, Came::At)];
     let mut returning = None;
     let mut leads_to_next = None;
     while let Some(step) = steps.next() {
@@ -68,21 +92,21 @@ pub(crate) fn goes_on_at(
             // The next signal was pending: it has interrupted the same code.
             (Step::Handler(_), Some(_)) => (),
             (Step::Sigreturn(site), _) => returning = Some(site),
-            (Step::Block(start), Some(site)) if site != start => {
-                let index = returned(&open, start);
+            (Step::Block(start) | Step::AfterCall(start), Some(site)) if site != start => {
+                let index = returned(&open, start, matches!(step, Step::AfterCall(_)));
                 if index == 0 {
                     let may_be_another_s = !is_next(start) && around.iter().any(|came| came.has(start));
                     let own = Some(start).filter(|_| !may_be_another_s || returns_next(steps, around.last()));
                     return if is_next(start) { own } else { leads_to_next.or(own) };
                 }
-                let is_certain = open.get(index).is_some_and(Option::is_some);
+                let is_certain = matches!(open.get(index), Some(Came::At(_)));
                 if is_next(start) && !is_certain && leads_to_next.is_none() {
                     leads_to_next = Some(start);
                 }
                 open.truncate(index);
             }
             // The system call was not done, and is made again; or no handler has returned.
-            (Step::Block(_), _) => (),
+            (Step::Block(_) | Step::AfterCall(_), _) => (),
         }
     }
     leads_to_next
@@ -95,14 +119,14 @@ fn returns_next(steps: impl Iterator<Item = Step>, came: Option<&Onward>) -> boo
 }
 
 /// Which of the open handlers has returned when control goes on at `start`: the innermost, unless that came
-/// elsewhere.
-fn returned(open: &[Option<Onward>], start: Avma) -> usize {
+/// elsewhere. `returns`: calls return to there.
+fn returned(open: &[Came], start: Avma, returns: bool) -> usize {
     let innermost = open.len().saturating_sub(1);
-    let came_there = |came: &Option<Onward>| came.is_some_and(|came| came.has(start));
+    let may_go_on = |came: &Came| came.may_go_on(start, returns);
     match open.last() {
-        Some(Some(came)) if !came.has(start) => {
-            let known = open.iter().rposition(came_there);
-            known.or_else(|| open.iter().rposition(Option::is_none)).unwrap_or(innermost)
+        Some(came) if !may_go_on(came) => {
+            let known = open.iter().rposition(|came| matches!(came, Came::At(at) if at.has(start)));
+            known.or_else(|| open.iter().rposition(may_go_on)).unwrap_or(innermost)
         }
         _ => innermost,
     }
@@ -114,7 +138,7 @@ mod tests {
     use super::*;
 
     /// Nothing tells where it came.
-    const HANDLER: Step = Step::Handler(None);
+    const HANDLER: Step = Step::Handler(Came::Anywhere);
     const RESTORER: Step = Block(Avma(0x10));
     const RETURNS: Step = Sigreturn(Avma(0x15));
     const AGAIN: Step = Block(Avma(0x15));
@@ -194,19 +218,28 @@ mod tests {
     #[test]
     fn a_handler_within_that_came_there_is_the_one_that_returns() {
         // A loop at which both came: the handler itself went on to the other side of its jump.
-        let within = Step::Handler(Some(AT_EITHER));
+        let within = Step::Handler(Came::At(AT_EITHER));
         let steps = [Y, within, RESTORER, RETURNS, X, RESTORER, RETURNS, Y];
         assert_eq!(goes_on_at(steps.into_iter(), Some(AT_EITHER), &[]), Some(Avma(0x200)));
     }
 
     #[test]
     fn a_handler_within_that_came_elsewhere_never_returns() {
-        let steps = [Y, Step::Handler(Some(AT_Y)), RESTORER, RETURNS, X];
+        let steps = [Y, Step::Handler(Came::At(AT_Y)), RESTORER, RETURNS, X];
         assert_eq!(goes_on_at(steps.into_iter(), None, &[]), Some(Avma(0x100)));
         // Of two around it, the one that came there.
-        let steps = [Y, HANDLER, Step::Handler(Some(AT_Y)), RESTORER, RETURNS, X];
+        let steps = [Y, HANDLER, Step::Handler(Came::At(AT_Y)), RESTORER, RETURNS, X];
         assert_eq!(goes_on_at(steps.into_iter(), Some(AT_X), &[]), Some(Avma(0x100)));
         assert_eq!(goes_on_at(steps.into_iter(), None, &[]), None);
+    }
+
+    #[test]
+    fn a_handler_within_that_came_after_a_jump_goes_on_after_no_call() {
+        // Random program 9400404: the handler came after a return, and one within never returned.
+        let within = Step::Handler(Came::ByJump);
+        let found = |last| goes_on_at([Y, within, RESTORER, RETURNS, last].into_iter(), None, &[]);
+        assert_eq!(found(Step::AfterCall(Avma(0x100))), Some(Avma(0x100)));
+        assert_eq!(found(X), None);
     }
 
     #[test]

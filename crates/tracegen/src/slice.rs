@@ -397,7 +397,8 @@ impl Slice<'_, '_> {
                 let block = blocks.get(id as usize)?;
                 let before = std::mem::replace(&mut last, block);
                 Some(match block.signal_handler {
-                    Some(signals) => Step::Handler(before.goes_on(signals)),
+                    Some(signals) => Step::Handler(before.came(signals)),
+                    None if self.world.program.is_after_call(block.start) => Step::AfterCall(block.start),
                     None => Step::Block(block.start),
                 })
             }
