@@ -139,7 +139,7 @@ pub fn compare(symbol: &str, whole: Side<'_>, filtered: Side<'_>, code: &Filtere
 struct Pairs<'a> {
     code: &'a FilteredCode,
     sides: [Side<'a>; 2],
-    /// Those that end differently.
+    /// Those that end differently, or may.
     pairs: Vec<[&'a CallRow; 2]>,
 }
 
@@ -196,7 +196,9 @@ impl<'a> Pairs<'a> {
             if off_cpu.is_some_and(|(whole, filtered)| whole.abs_diff(filtered) > error) {
                 return Err("off-CPU time");
             }
-        } else {
+        }
+        // What was found running may have left by a jump, of which its row does not say.
+        if seen != Seen::Alike || whole.status == Status::OpenStart {
             self.pairs.push([whole, filtered]);
         }
         Ok(seen)
