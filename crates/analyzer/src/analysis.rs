@@ -69,6 +69,7 @@ impl<'a> Analysis<'a> {
         let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };
         let (session, thread) = self.thread(tid);
         if let Some(thread) = thread {
+            thread.meet(session, from);
             thread.events(session, SpaceId::default(), &[TraceEvent::Gap(gap)]);
         }
     }
@@ -110,7 +111,7 @@ impl<'a> Analysis<'a> {
     fn thread(&mut self, tid: Tid) -> (&mut Session<'a>, &mut Option<Thread<'a>>) {
         let Self { session, threads, finished, tids, .. } = self;
         let wanted = tid.0 > 0 && (tids.is_empty() || tids.contains(&tid));
-        let new = || Thread::new(tid, session).after(finished.numbers(tid));
+        let new = || Thread::new(tid, session).after(finished);
         let thread = threads.entry(tid).or_insert_with(|| wanted.then(new));
         (session, thread)
     }
@@ -314,6 +315,9 @@ impl<'a> Analysis<'a> {
         counters: Option<&StretchCounters<'_>>,
     ) {
         let (session, thread) = self.thread(tid);
+        if let (Some(thread), Some(first)) = (thread.as_mut(), events.first()) {
+            thread.meet(session, first.time());
+        }
         match (thread, counters) {
             (Some(thread), Some(counters)) if session.counts => {
                 thread.counted(session, space, events, counters);
@@ -343,6 +347,9 @@ impl DigestSink<RunDigest> for Analysis<'_> {
         whole: &dyn WholeRun<RunDigest>,
     ) {
         let (session, thread) = self.thread(tid);
+        if let Some(thread) = thread {
+            thread.meet(session, run.first);
+        }
         match thread {
             Some(thread) if thread.takes(run) => thread.take(session, space, run),
             Some(_) => return whole.give(self),

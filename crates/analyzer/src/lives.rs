@@ -5,6 +5,7 @@ use model::{EventTime, Ns};
 use crate::certainty::Certainty;
 use crate::control::Control;
 use crate::entered::Entered;
+use crate::finished::FinishedThreads;
 use crate::frames::Frames as _;
 use crate::session::Session;
 use crate::status::Status;
@@ -12,10 +13,19 @@ use crate::thread::Thread;
 use crate::tree::Trees;
 
 impl<'a> Thread<'a> {
-    /// The thread after others with its number: by wanted function, its next call has this number.
-    pub(crate) fn after(mut self, numbers: impl Iterator<Item = (u32, u64)>) -> Self {
-        self.entered = Entered::after(numbers);
+    /// The thread after those with its number that are finished.
+    pub(crate) fn after(mut self, finished: &FinishedThreads) -> Self {
+        self.entered = Entered::after(finished.numbers(self.tid));
+        if finished.has(self.tid) {
+            self.window.is_seen_from(Ns(0));
+        }
         self
+    }
+
+    /// The next event is at `time`.
+    pub(crate) fn meet(&mut self, session: &mut Session<'a>, time: EventTime) {
+        self.pass_deaths_before(session, time);
+        self.window.is_seen_from(time.point);
     }
 
     /// No event from before `until` will come: the next thread with this number has begun if it was born by
@@ -49,9 +59,16 @@ impl<'a> Thread<'a> {
         self.close_to(session, 0, Status::OpenEnd);
     }
 
+    /// Passes the deaths before an event: one that cannot be before a death is of the next thread, even where
+    /// its estimate is before that thread's birth.
+    #[inline(always)]
+    pub(crate) fn pass_deaths_before(&mut self, session: &mut Session<'a>, event: EventTime) {
+        self.pass_deaths(session, |died, reborn| event.point >= reborn || event.lo > died);
+    }
+
     /// Passes the deaths that are over, and the births after them.
     #[inline(always)]
-    pub(crate) fn pass_deaths(&mut self, session: &mut Session<'a>, is_over: impl Fn(Ns, Ns) -> bool) {
+    fn pass_deaths(&mut self, session: &mut Session<'a>, is_over: impl Fn(Ns, Ns) -> bool) {
         while let Some((&(died, reborn), later)) = self.window.dead.split_first()
             && is_over(died, reborn)
         {

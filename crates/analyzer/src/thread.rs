@@ -209,9 +209,7 @@ impl<'a> Thread<'a> {
         event: &TraceEvent,
         counters: Option<&Counters>,
     ) {
-        // A thread number is used again: an event that cannot be before the death is of the next thread, even
-        // where the event's estimate is before that thread's birth.
-        self.pass_deaths(session, |died, reborn| event.time().point >= reborn || event.time().lo > died);
+        self.pass_deaths_before(session, event.time());
         if event.is_in_kernel() {
             return self.kernel_code(session, space, event, counters);
         }

@@ -17,6 +17,8 @@ use crate::report::ThreadLoss;
 pub(crate) struct ThreadWindow<'a> {
     start: Ns,
     end: Ns,
+    /// The first time at which something was seen, or was to be seen by ITRACE_START.
+    seen_from: Option<Ns>,
     /// The latest time at which something was seen.
     seen_until: Ns,
     /// Before this, everything is counted as either observed or lost.
@@ -44,6 +46,7 @@ impl<'a> ThreadWindow<'a> {
         Self {
             start,
             end,
+            seen_from: life.and_then(|life| life.trace_start),
             seen_until: Ns(0),
             counted_until: start,
             observed_ns: 0,
@@ -57,13 +60,16 @@ impl<'a> ThreadWindow<'a> {
 
     /// Goes on with a recording that has grown, and with the thread's life as known now.
     pub(crate) fn grown<'b>(self, life: Option<&'b ThreadLife>, recording_end: Ns) -> ThreadWindow<'b> {
-        let Self { start, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, .. } = self;
+        let Self {
+            start, seen_from, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, ..
+        } = self;
         let passed = self.known_deaths - self.dead.len().min(self.known_deaths);
         let all = life.map_or(&[][..], |life| &life.dead);
         let dead = all.get(passed..).unwrap_or_default();
         ThreadWindow {
             start,
             end: life.and_then(|life| life.died).unwrap_or(recording_end).max(start).max(seen_until),
+            seen_from,
             seen_until,
             counted_until,
             observed_ns,
@@ -107,6 +113,11 @@ impl<'a> ThreadWindow<'a> {
         }
     }
 
+    /// Something is seen from `time` on, if not before.
+    pub(crate) fn is_seen_from(&mut self, time: Ns) {
+        self.seen_from = Some(self.seen_from.map_or(time, |from| from.min(time)));
+    }
+
     /// Something was seen at `time`: the thread lived.
     pub(crate) fn seen(&mut self, time: Ns) {
         self.end = self.end.max(time);
@@ -129,8 +140,14 @@ impl<'a> ThreadWindow<'a> {
         }
     }
 
-    /// The thread died, and another one has its number from `reborn` on.
+    /// The thread died, and another one has its number from `reborn` on. Where nothing was seen of any so far
+    /// the window begins with that one.
     pub(crate) fn pass_death(&mut self, died: Ns, reborn: Ns) {
+        if self.seen_from.is_none_or(|from| from >= reborn) {
+            self.start = self.start.max(reborn);
+            self.counted_until = self.start;
+            return self.leave_filter(self.start);
+        }
         // It lived as far as it was seen: a time within bounds may be after its death.
         let died = died.max(self.seen_until).min(reborn).max(self.counted_until);
         self.enter_filter(died);

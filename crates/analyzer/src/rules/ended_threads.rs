@@ -221,3 +221,44 @@ fn the_threads_that_had_one_number_are_one_row_of_the_report() {
     };
     assert_eq!(numbers(script), ["8-3", "8-1"]);
 }
+
+/// A report had the life of the first one in the window of the number.
+#[test]
+fn a_number_begins_with_its_first_thread_of_which_anything_is_seen() {
+    let script = "
+        filter
+        ends 90000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        off 60 70
+        died 300
+        tid 7
+        off 1000000297 1000000298
+        1000000400 call main+10 f
+        2000000000 ret f+40 main+15
+        tid 8
+        born 3000000000
+        3000000010 start main
+        3000000020 call main+10 f
+        3000000090 ret f+40 main+15
+        died 3000001000
+        born 3000001100
+        traced 3000001100
+        died 3000001300
+        tid 7
+        off 5000000000 5000000100
+        7000000000 call main+10 f
+        7000000001 ret f+40 main+15
+        8000000002 call main+10 f
+        8000000003 ret f+40 main+15";
+    let windows = |script: &str| {
+        check(script, &[7], &[], 4);
+        let threads = analyse(script, Request::default()).loss.threads;
+        let of = |tid| threads.iter().find(|thread| thread.tid.0 == tid).map(|thread| thread.window_ns);
+        (of(8), threads.len())
+    };
+    assert_eq!(windows(script), (Some(1200), 2));
+    assert_eq!(windows(&script.replace("born 50\n", "born 50\n traced 55\n")), (Some(1450), 2));
+}
