@@ -161,7 +161,8 @@ impl<'a> Analysis<'a> {
     pub fn finish_threads(&mut self, ended: &[Tid]) {
         for tid in ended {
             if let Some(Some(mut thread)) = self.threads.remove(tid) {
-                thread.decide_rest(&mut self.session);
+                let end = thread.life_end(&self.session);
+                thread.decide_rest(&mut self.session, end);
                 let rows = self.session.rows.take();
                 thread.finish(&mut self.session, thread.last_ns());
                 self.session.rows = rows;
@@ -176,7 +177,8 @@ impl<'a> Analysis<'a> {
         let mut threads: Vec<&mut Thread<'a>> = self.threads.values_mut().flatten().collect();
         threads.sort_unstable_by_key(|thread| thread.tid);
         for thread in threads {
-            thread.decide_rest(&mut self.session);
+            let end = thread.life_end(&self.session);
+            thread.decide_rest(&mut self.session, end);
         }
     }
 

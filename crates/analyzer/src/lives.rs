@@ -33,9 +33,16 @@ impl<'a> Thread<'a> {
     /// that wait for a landing to be decided have their own times.
     pub(crate) fn pass_time(&mut self, session: &mut Session<'a>, until: Ns) {
         self.pass_deaths(session, |_, reborn| reborn <= until);
+        self.decide_overdue(session, until.min(self.life_end(session)));
         if self.undecided.is_none() {
             self.off_cpu.pass_without_event(until);
         }
+    }
+
+    /// When the thread dies; [`Ns::MAX`] if that is not known.
+    pub(crate) fn life_end(&self, session: &Session<'a>) -> Ns {
+        let last = session.around.schedule.thread(self.tid).and_then(|life| life.died);
+        self.window.dead.first().map(|(died, _)| *died).or(last).unwrap_or(Ns::MAX)
     }
 
     /// The stream has ended.  `end`: of the recording.
@@ -50,7 +57,7 @@ impl<'a> Thread<'a> {
 
     /// Ends the frames of a thread that has died, or of one that lives as the recording ends.
     fn end_life(&mut self, session: &mut Session<'a>, end: Ns) {
-        self.decide_rest(session);
+        self.decide_rest(session, end);
         self.finish_in_kernel(session, end);
         self.window.seen(self.now.point);
         if let Some(until) = self.off_cpu.finish(self.now, end) {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use model::Ns;
+
 use crate::frames::{Frames, Landings, Otherwise};
 use crate::held::Held;
 use crate::session::Session;
@@ -11,6 +13,10 @@ use crate::undecided::{LandingVerdict, Undecided};
 
 /// Events that one landing may wait for; then the innermost candidate is taken.
 const LOOK_AHEAD_MAX: usize = 1 << 16;
+
+/// Times off the CPU that one landing may wait for: as long as a recording grows, all of them are kept. Where
+/// no IP filter hides its events, a thread has two events or more for each.
+const OFF_CPU_MAX: usize = LOOK_AHEAD_MAX / 2;
 
 /// Events that the landings of all threads may hold back together.
 const HELD_MAX: usize = 1 << 20;
@@ -30,12 +36,24 @@ impl<'a> Thread<'a> {
 
     /// The next event while a landing is undecided.
     pub(crate) fn look_ahead(&mut self, session: &mut Session<'a>, next: Held) {
+        self.decide_overdue(session, next.event.time().point);
         let held = self.hold(session, next);
         self.work_off(session, held);
     }
 
-    /// No more events will come: decides all that is undecided.
-    pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>) {
+    /// No event from before `time` will come: decides a landing that has waited too long.
+    pub(crate) fn decide_overdue(&mut self, session: &mut Session<'a>, time: Ns) {
+        while self.off_cpu.ended_by(time) >= OFF_CPU_MAX
+            && let Some(undecided) = self.undecided.take()
+        {
+            let held = self.decide(session, *undecided, LandingVerdict::NoMore);
+            self.work_off(session, held);
+        }
+    }
+
+    /// No more events will come of a thread that lives until `end`: decides all that is undecided.
+    pub(crate) fn decide_rest(&mut self, session: &mut Session<'a>, end: Ns) {
+        self.decide_overdue(session, end);
         while let Some(undecided) = self.undecided.take() {
             let held = self.decide(session, *undecided, LandingVerdict::Decided);
             self.work_off(session, held);

@@ -63,6 +63,11 @@ impl<'a> OffCpuClock<'a> {
         OffCpuClock { counted_until, passed, total_ns, partial_ns, scheduler, ..clock }
     }
 
+    /// The number of times off the CPU that ended by `time` and are not counted yet.
+    pub(crate) fn ended_by(&self, time: Ns) -> usize {
+        self.intervals.partition_point(|off| off.to.is_some_and(|to| to <= time))
+    }
+
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }

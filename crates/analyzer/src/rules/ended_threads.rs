@@ -1,5 +1,7 @@
 //! Threads that are let go while their recording grows: the report is that of the recording as a whole.
 
+use model::Tid;
+
 use super::script::{analyse, in_parts, row_text};
 use crate::{FunctionReport, Request};
 
@@ -11,7 +13,7 @@ fn figures(script: &str, left: &[i32]) -> FunctionReport {
     (function.rows, function.row_children, function.row_reasons) = Default::default();
     let (mut grown, known) = in_parts(script);
     assert_eq!(grown, whole, "{script}");
-    assert_eq!(known.iter().map(|tid| tid.0).collect::<Vec<_>>(), left, "{script}");
+    assert_eq!(known.threads().map(|(tid, _)| tid.0).collect::<Vec<_>>(), left, "{script}");
     grown.functions.swap_remove(0)
 }
 
@@ -44,7 +46,7 @@ fn a_thread_that_has_ended_is_let_go_with_its_calls_in_the_sums() {
     // Something of it may still come.
     let script = script.replace("5000000000", "1000000300");
     let (_, known) = in_parts(&script.replace("ends 9000000000", "ends 1000000300"));
-    assert_eq!(known.len(), 2);
+    assert_eq!(known.threads().count(), 2);
 }
 
 /// The schedule had forgotten times off the CPU that the waiting events still needed.
@@ -261,4 +263,43 @@ fn a_number_begins_with_its_first_thread_of_which_anything_is_seen() {
     };
     assert_eq!(windows(script), (Some(1200), 2));
     assert_eq!(windows(&script.replace("born 50\n", "born 50\n traced 55\n")), (Some(1450), 2));
+}
+
+/// An IP filter hides what it does meanwhile. As long as the landing waits all of them are kept.
+#[test]
+fn a_landing_waits_for_a_bounded_number_of_times_off_the_cpu() {
+    let undecided = |naps: u64, returns: &str| {
+        let off: String = (1..=naps).map(|nap| format!("off {} {}\n", 1000 * nap, 1000 * nap + 9)).collect();
+        let script = format!(
+            "
+            filter
+            ends 90000000000
+            tid 8
+            100 start main
+            110 call main+10 f
+            120 call f+10 f
+            130 call f+20 throw
+            135 ijmp throw+30 f+80
+            140 out.call f+85 k
+            {off}
+            tid 7
+            32000000 start main+4
+            32768500 call main+10 f
+            tid 8
+            {returns}
+            tid 7
+            32769200 ret f+40 main+15
+            32769300 call main+10 f"
+        );
+        let whole = analyse(&script, Request::default());
+        let (grown, schedule) = in_parts(&script);
+        assert_eq!(grown.limits, whole.limits, "{naps} {returns}");
+        assert_eq!(grown.functions[0].calls, whole.functions[0].calls, "{naps} {returns}");
+        assert_eq!(grown.loss, whole.loss, "{naps} {returns}");
+        (whole.limits.undecided_landings, schedule.thread(Tid(8)).map_or(0, |life| life.off_cpu.len()))
+    };
+    let returns = "32769000 start f+8a\n 32769100 ret f+90 main+15";
+    let most = (1 << 15) - 1;
+    assert_eq!([undecided(most, returns), undecided(most, "")], [(0, 0), (1, most as usize)]);
+    assert_eq!([undecided(most + 1, returns), undecided(most + 1, "")], [(1, 0), (1, 0)]);
 }

@@ -318,8 +318,8 @@ pub(super) fn complete_by_the_end(script: &str) -> (u64, u64) {
 }
 
 /// The report without rows by an analysis that stops before each event, while the schedule grows and
-/// forgets; and the threads that the schedule has at the end.
-pub(super) fn in_parts(script: &str) -> (Report, Vec<Tid>) {
+/// forgets; and the schedule at the end.
+pub(super) fn in_parts(script: &str) -> (Report, Schedule) {
     let Parsed { program, events, mut records, request, has_ip_filter, end, .. } =
         parse(script, Request::default());
     records.sort_by_key(|record| record.time);
@@ -347,12 +347,11 @@ pub(super) fn in_parts(script: &str) -> (Report, Vec<Tid>) {
         schedule.forget_before(until, &undecided);
         schedule.forget_threads(&ended);
     }
-    let left = schedule.threads().map(|(tid, _)| tid).collect();
     let paused = paused.expect("a script has events");
     let mut summary =
         paused.resume(surroundings(&program, &schedule, has_ip_filter, end)).finish_with_summary();
     sums.add_to(&mut summary);
-    (summary.into_report(), left)
+    (summary.into_report(), schedule)
 }
 
 /// What a script says.
