@@ -190,7 +190,7 @@ impl Schedule {
     }
 
     fn life(&mut self, pid: Pid, tid: Tid) -> &mut ThreadLife {
-        let life = self.threads.entry(tid).or_default();
+        let life = self.threads.entry(tid).or_insert_with(|| self.forgotten.begin_life(tid));
         life.pid = pid;
         life
     }
@@ -257,7 +257,7 @@ impl Schedule {
     /// samples come a little before switch records.
     fn waits(&mut self, record: &SidebandRecord, prev: Tid, waiting: Option<&Waiting>) {
         let (Some(waiting), Some(time)) = (waiting, record.time) else { return };
-        if prev.0 == 0 {
+        if prev.0 == 0 || self.forgotten.is_dead(prev) {
             return;
         }
         let pid = record.pid.unwrap_or(Pid(prev.0));
@@ -333,13 +333,14 @@ impl Schedule {
 
     fn switch(&mut self, cpu: Option<Cpu>, pid: Pid, tid: Tid, time: Ns, out: bool, preempted: bool) {
         // What a thread that has died still runs is the kernel's code for that.
-        let is_dead = self.thread(tid).is_some_and(|life| life.died.is_some());
+        let is_forgotten = self.forgotten.is_dead(tid);
+        let is_dead = is_forgotten || self.thread(tid).is_some_and(|life| life.died.is_some());
         if let Some(cpu) = cpu.filter(|_| !is_dead) {
             let table = self.cpus.entry(cpu).or_default();
             if out { table.leaves(pid, tid, time) } else { table.comes(pid, tid, time) }
         }
-        if tid.0 <= 0 {
-            return; // the idle task
+        if tid.0 <= 0 || is_forgotten {
+            return; // the idle task, or nothing is left of the thread
         }
         let life = self.life(pid, tid);
         if out {

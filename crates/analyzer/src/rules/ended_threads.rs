@@ -303,3 +303,25 @@ fn a_landing_waits_for_a_bounded_number_of_times_off_the_cpu() {
     assert_eq!([undecided(most, returns), undecided(most, "")], [(0, 0), (1, most as usize)]);
     assert_eq!([undecided(most + 1, returns), undecided(most + 1, "")], [(1, 0), (1, 0)]);
 }
+
+/// The kernel was still at it.
+#[test]
+fn a_thread_that_leaves_its_cpu_long_after_its_exit_is_no_next_one() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        tid 8
+        born 50
+        100 start main
+        110 call main+10 f
+        200 ret f+40 main+15
+        died 300
+        off 5000000000
+        tid 7
+        1000000400 call main+10 f
+        4000000000 ret f+40 main+15
+        4000000100 call main+10 f
+        6000000000 ret f+40 main+15";
+    check(script, &[], &[], 3);
+}

@@ -17,6 +17,8 @@ const LINGERS_NS: u64 = 1_000_000_000;
 pub(super) struct Forgotten {
     /// Some were of traced processes.
     had_code: bool,
+    /// The numbers of those after which no thread has had it.
+    dead: BTreeSet<Tid>,
     /// The last name of each number.
     names: BTreeMap<Tid, Arc<str>>,
     /// Each name once.
@@ -24,6 +26,17 @@ pub(super) struct Forgotten {
 }
 
 impl Forgotten {
+    /// The last thread with this number has died.
+    pub(super) fn is_dead(&self, tid: Tid) -> bool {
+        self.dead.contains(&tid)
+    }
+
+    /// A thread with this number begins.
+    pub(super) fn begin_life(&mut self, tid: Tid) -> ThreadLife {
+        self.dead.remove(&tid);
+        ThreadLife::default()
+    }
+
     fn keep_name(&mut self, tid: Tid, name: &str) {
         if name.is_empty() {
             return;
@@ -59,6 +72,7 @@ impl Schedule {
     pub fn forget_threads(&mut self, ended: &[Tid]) {
         for tid in ended {
             let Some(life) = self.threads.remove(tid) else { continue };
+            self.forgotten.dead.insert(*tid);
             self.forgotten.had_code |= self.has_code(life.pid);
             self.forgotten.keep_name(*tid, &life.name);
         }
@@ -90,7 +104,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::schedule::tests::{record, switch};
-    use crate::{Avma, FileOffset, Mmap, Sideband};
+    use crate::{Avma, Cpu, FileOffset, Mmap, Sideband};
 
     const LATER: u64 = LINGERS_NS + 100;
 
@@ -119,6 +133,31 @@ mod tests {
         s.grow(&[record(LATER, 0, fork)]);
         let life = s.thread(Tid(7)).unwrap();
         assert_eq!((life.born, life.died, life.dead.len()), (Some(Ns(LATER)), None, 0));
+    }
+
+    /// It had begun a life that nothing ended.
+    #[test]
+    fn what_a_thread_does_long_after_its_exit_is_of_no_life() {
+        let exit = record(10, 0, Sideband::Exit { pid: Pid(1), tid: Tid(7) });
+        let waits = Sideband::SchedSwitch {
+            prev: Tid(7),
+            preempted: false,
+            next: Tid(0),
+            waiting: Some(Box::default()),
+        };
+        let of_dead =
+            [switch(LATER, 0, 7, false), switch(LATER + 20, 0, 7, true), record(LATER + 20, 0, waits)];
+        let mut s = Schedule::growing(true, true);
+        s.grow(&[switch(5, 0, 7, false), exit, switch(20, 0, 8, false)]);
+        s.forget_threads(&s.ended_before(Ns(LATER)));
+        let runs = s.on_cpu(Cpu(0)).to_vec();
+        s.grow(&of_dead);
+        assert_eq!(s.threads().map(|(tid, _)| tid.0).collect::<Vec<_>>(), [8]);
+        assert_eq!(s.on_cpu(Cpu(0)), runs);
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(7), parent_pid: Pid(1), parent_tid: Tid(1) };
+        s.grow(&[record(LATER + 30, 0, fork), switch(LATER + 40, 0, 7, false)]);
+        assert_eq!(s.threads().count(), 2);
+        assert_ne!(s.on_cpu(Cpu(0)), runs);
     }
 
     #[test]
