@@ -1,5 +1,6 @@
 //! A number belongs to one thread after the other: how the life of one ends, and that of the next begins.
 
+use model::schedule::ThreadLife;
 use model::{EventTime, Ns};
 
 use crate::certainty::Certainty;
@@ -41,15 +42,15 @@ impl<'a> Thread<'a> {
 
     /// When the thread dies; [`Ns::MAX`] if that is not known.
     pub(crate) fn life_end(&self, session: &Session<'a>) -> Ns {
-        let last = session.around.schedule.thread(self.tid).and_then(|life| life.died);
+        let last = session.around.schedule.thread(self.tid).and_then(ThreadLife::ended);
         self.window.dead.first().map(|(died, _)| *died).or(last).unwrap_or(Ns::MAX)
     }
 
     /// The stream has ended.  `end`: of the recording.
     pub(crate) fn finish(&mut self, session: &mut Session<'a>, end: Ns) {
         self.pass_deaths(session, |_, _| true);
-        let died = session.around.schedule.thread(self.tid).and_then(|life| life.died);
-        self.end_life(session, died.unwrap_or(end));
+        let ended = session.around.schedule.thread(self.tid).and_then(ThreadLife::ended);
+        self.end_life(session, ended.unwrap_or(end));
         if let Some((sink, Trees::Threads)) = &mut session.trees {
             sink.thread(self.tid, self.trees.finish());
         }

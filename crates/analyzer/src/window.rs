@@ -40,7 +40,7 @@ impl<'a> ThreadWindow<'a> {
     pub(crate) fn new(life: Option<&'a ThreadLife>, recording: (Ns, Ns), has_ip_filter: bool) -> Self {
         let first_known = life.and_then(|l| l.born.into_iter().chain(l.trace_start).min());
         let start = first_known.unwrap_or(recording.0).max(recording.0);
-        let end = life.and_then(|l| l.died).unwrap_or(recording.1).max(start);
+        let end = life.and_then(ThreadLife::ended).unwrap_or(recording.1).max(start);
         let outside = has_ip_filter.then_some((Some(start), 0));
         let dead = life.map_or(&[][..], |life| &life.dead);
         Self {
@@ -68,7 +68,7 @@ impl<'a> ThreadWindow<'a> {
         let dead = all.get(passed..).unwrap_or_default();
         ThreadWindow {
             start,
-            end: life.and_then(|life| life.died).unwrap_or(recording_end).max(start).max(seen_until),
+            end: life.and_then(ThreadLife::ended).unwrap_or(recording_end).max(start).max(seen_until),
             seen_from,
             seen_until,
             counted_until,

@@ -37,6 +37,9 @@ pub struct ThreadLife {
     pub attached_late: bool,
     /// EXIT.
     pub died: Option<Ns>,
+    /// It executed a program, and has the number of its process's first thread since then. A buffer of its
+    /// own goes on.
+    pub renumbered: Option<Ns>,
     /// The number was given to another thread: times from a death until the next birth. What is before `died`
     /// and after `born` but in none of these is the life of one or the other.
     pub dead: Vec<(Ns, Ns)>,
@@ -51,9 +54,17 @@ pub struct ThreadLife {
 }
 
 impl ThreadLife {
+    /// The thread has no such number any more since then.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ns> {
+        self.died.or(self.renumbered)
+    }
+
     /// A thread with this number begins.
     fn begin_life(&mut self, time: Option<Ns>) {
-        match (self.died.take(), time) {
+        let ended = self.died.take().or(self.renumbered);
+        self.renumbered = None;
+        match (ended, time) {
             (Some(died), Some(time)) => {
                 self.dead.push((died, time));
                 // The one that died never came back to a CPU.
@@ -134,7 +145,7 @@ impl Schedule {
             }
             let later = life.on_cpu.partition_point(|(from, _)| *from <= time);
             life.on_cpu.drain(..later.saturating_sub(1));
-            if life.died.is_some_and(|died| died < time) {
+            if life.ended().is_some_and(|ended| ended < time) {
                 life.shrink();
             }
         }
@@ -314,6 +325,9 @@ impl Schedule {
             return;
         }
         self.life(pid, tid).begin_life(record.time);
+        // The kernel has ended all others by then: what is left is its number so far.
+        let of_others = self.threads.iter_mut().filter(|(other, life)| life.pid == pid && **other != tid);
+        of_others.for_each(|(_, life)| life.renumbered = record.time);
         if let Some((cpu, time)) = record.cpu.zip(record.time) {
             self.run(cpu, pid, tid, time);
         }

@@ -325,3 +325,30 @@ fn a_thread_that_leaves_its_cpu_long_after_its_exit_is_no_next_one() {
         6000000000 ret f+40 main+15";
     check(script, &[], &[], 3);
 }
+
+/// The kernel gives it the number of the first thread, and no EXIT tells of the number that it had.
+#[test]
+fn the_number_of_a_thread_ends_as_it_executes_a_program() {
+    let script = "
+        ends 9000000000
+        tid 7
+        0 start main+4
+        died 30
+        tid 8
+        born 50
+        100 start main
+        110 call main+10 f
+        200 ret f+40 main+15
+        350 call main+20 f
+        tid 7
+        executed 400
+        off 5000000000 5000000100
+        500 start main
+        1000000500 call main+10 f
+        4000000000 ret f+40 main+15
+        4000000100 call main+10 f
+        6000000000 ret f+40 main+15";
+    check(script, &[7], &["350 >=0 open_end main+20"], 3);
+    let report = analyse(script, Request::default());
+    assert_eq!(report.loss.threads.last().map(|thread| thread.window_ns), Some(350));
+}

@@ -55,7 +55,7 @@ impl Schedule {
     /// them. Nor is the first thread of a process that has others, for one of these may take its number.
     #[must_use]
     pub fn ended_before(&self, time: Ns) -> Vec<Tid> {
-        let has_ended = |life: &ThreadLife| life.died.is_some_and(|died| time.since(died) > LINGERS_NS);
+        let has_ended = |life: &ThreadLife| life.ended().is_some_and(|ended| time.since(ended) > LINGERS_NS);
         if !self.threads.values().any(has_ended) {
             return Vec::new();
         }
@@ -158,6 +158,24 @@ mod tests {
         s.grow(&[record(LATER + 30, 0, fork), switch(LATER + 40, 0, 7, false)]);
         assert_eq!(s.threads().count(), 2);
         assert_ne!(s.on_cpu(Cpu(0)), runs);
+    }
+
+    /// Number 9 is free from then on: it is 1, which was the first thread's.
+    #[test]
+    fn the_number_of_a_thread_that_executes_a_program_is_forgotten() {
+        let exec = Sideband::Comm { pid: Pid(1), tid: Tid(1), name: String::new(), exec: true };
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(9), parent_pid: Pid(1), parent_tid: Tid(1) };
+        let mut s = Schedule::growing(true, true);
+        s.grow(&[
+            record(5, 0, fork),
+            switch(10, 0, 9, false),
+            record(20, 1, Sideband::Exit { pid: Pid(1), tid: Tid(1) }),
+            record(30, 0, exec),
+            switch(40, 0, 1, true),
+            switch(50, 0, 8, false),
+        ]);
+        assert_eq!(s.thread(Tid(9)).map(|life| life.ended()), Some(Some(Ns(30))));
+        assert_eq!(s.ended_before(Ns(LATER)), [Tid(9)]);
     }
 
     #[test]
