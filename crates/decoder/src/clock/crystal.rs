@@ -16,7 +16,9 @@ use packet::Packet;
 
 use super::anchor::{Anchor, Kind};
 use super::ticks::FRACTION;
+use crate::pieces::clip;
 use crate::reader;
+use crate::segment::AHEAD;
 
 /// Ratios are in TSC ticks for a tick of the crystal, with this many fractional bits.
 const RATIO_FRACTION: u32 = 32;
@@ -32,6 +34,8 @@ const PLAUSIBLE: CrystalRatio = CrystalRatio { low: 20 << RATIO_FRACTION, high: 
 const TMA_TICKS: u64 = 2;
 /// Pairs of TSC and TMA that a buffer's ratio is measured by.
 const SAMPLES: usize = 256;
+/// Buffers that the ratio is measured by: a recording of many threads has thousands, and a few tell it.
+const BUFFERS: usize = 16;
 /// The most PSB+ that are searched for these pairs, where not each has one: opening one call must not read
 /// all of the trace.
 const PSBS: usize = 16 * SAMPLES;
@@ -70,13 +74,14 @@ impl CrystalRatio {
         Some(Self { low: ticks << RATIO_FRACTION, high: ticks << RATIO_FRACTION })
     }
 
-    /// The ratio, measured by the PSB+ packets of all buffers: both clocks are constant. `nominal` is what
-    /// the recording says (zeros if it does not); `None` if it does not and there is nothing to measure.
+    /// The ratio, measured by the PSB+ packets of the first buffers that have several: both clocks are
+    /// constant. `nominal` is what the recording says (zeros if it does not); `None` if it does not and there
+    /// is nothing to measure.
     pub(crate) fn measure(buffers: &[AuxBuffer<'_>], nominal: (u32, u32)) -> Option<Self> {
         let mut range = Self::around(nominal, SEARCH_SHIFT).unwrap_or(PLAUSIBLE);
         let (mut fit, mut misfit) = (0u32, 0u32);
-        for buffer in buffers {
-            let samples = samples(&buffer.pieces);
+        let samples = buffers.iter().map(|buffer| samples(&buffer.pieces));
+        for samples in samples.filter(|samples| samples.len() > 1).take(BUFFERS) {
             let (mut first, mut crystal_ticks) = (samples.first().copied(), 0u64);
             for pair in samples.windows(2) {
                 let (Some(base), &[before, sample]) = (first, pair) else { break };
@@ -135,14 +140,11 @@ impl CrystalRatio {
 fn samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
     let mut samples = vec![];
     let mut psbs = 0;
-    for (number, piece) in pieces.iter().enumerate() {
+    for piece in pieces {
         let mut at = 0;
         while let Some(psb) = packet::find_psb(piece.bytes, at) {
-            let mut rest = pieces.get(number..).unwrap_or_default().to_vec();
-            if let (Some(first), Some(bytes)) = (rest.first_mut(), piece.bytes.get(psb..)) {
-                (first.bytes, first.offset) = (bytes, piece.offset.plus(psb as u64));
-            }
-            samples.extend(sample(&rest));
+            let start = piece.offset.plus(psb as u64);
+            samples.extend(sample(&clip(pieces, start, start.plus(AHEAD))));
             psbs += 1;
             if samples.len() == SAMPLES || psbs == PSBS {
                 return samples;
@@ -318,11 +320,18 @@ mod tests {
     }
 
     fn measure(samples: &[(u64, u64, u64)], nominal: (u32, u32)) -> Option<(f64, f64)> {
-        let bytes = bytes(samples);
-        let piece = AuxPiece { offset: AuxOffset(0), bytes: &bytes, file_offset: 0 };
-        let owner = AuxOwner::Cpu(Cpu(0));
-        let buffer = AuxBuffer { index: 0, owner, pieces: vec![piece], records: vec![] };
-        let ratio = CrystalRatio::measure(&[buffer], nominal)?;
+        measure_of(&[samples], nominal)
+    }
+
+    /// Of several buffers.
+    fn measure_of(buffers: &[&[(u64, u64, u64)]], nominal: (u32, u32)) -> Option<(f64, f64)> {
+        let bytes: Vec<Vec<u8>> = buffers.iter().map(|samples| bytes(samples)).collect();
+        let buffer = |bytes| {
+            let piece = AuxPiece { offset: AuxOffset(0), bytes, file_offset: 0 };
+            AuxBuffer { index: 0, owner: AuxOwner::Cpu(Cpu(0)), pieces: vec![piece], records: vec![] }
+        };
+        let buffers: Vec<AuxBuffer<'_>> = bytes.iter().map(|bytes| buffer(bytes)).collect();
+        let ratio = CrystalRatio::measure(&buffers, nominal)?;
         let float = |ratio: u64| ratio as f64 / (1u64 << RATIO_FRACTION) as f64;
         Some((float(ratio.low), float(ratio.high)))
     }
@@ -342,6 +351,17 @@ mod tests {
     fn without_a_nominal_ratio_it_is_measured() {
         let (low, high) = measure(&skewed(100), (0, 0)).unwrap();
         assert!(low <= 125.375 && 125.375 <= high && high - low < 0.0001, "{low} {high}");
+    }
+
+    /// A part of a recording of 50 threads read 50 MB of trace for it.
+    #[test]
+    fn a_few_buffers_tell_it() {
+        let (few, many) = (skewed(3), skewed(100));
+        let of = |buffers: &[&[(u64, u64, u64)]]| measure_of(buffers, (250, 2));
+        let mut buffers: Vec<&[_]> = vec![&many[..1]; 100];
+        buffers.extend(vec![&few[..]; BUFFERS]);
+        assert_eq!(of(&[&buffers[..], &[&many]].concat()), of(&[&few]));
+        assert_eq!(of(&[&buffers[..99 + BUFFERS], &[&many]].concat()), of(&[&many]));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt as _;
 
 use super::bytes;
 
-/// Read after trace: a page.
-const BYTES_MIN: usize = 4 << 10;
+/// Read after trace: in most places more trace follows a few records.
+const BYTES_MIN: usize = 512;
 /// Read where records follow records, at most; a record's size has 16 bits.
 const BYTES_MAX: usize = 1 << 16;
 
