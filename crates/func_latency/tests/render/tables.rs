@@ -155,8 +155,11 @@ fn row_groups_are_bounded() {
     let names = FakeNames { lines: false };
     let mut output = RowsOutput::new(&target, &names, &origin(), None).unwrap();
     assert!(!output.sink().wants_parts());
+    // All calls of a group have one, and those of the next another one.
+    let statuses = [Status::Complete, Status::Unwound, Status::Complete];
     for number in 0..CALLS {
-        let call = row(number, Status::Complete, number % 1000, 0, Caller::Signal);
+        let status = statuses[number as usize / 122_880];
+        let call = row(number, status, number % 1000, 0, Caller::Signal);
         output.sink().row(0, &call, None);
     }
     assert!(!path.exists(), "the file takes its place when it is whole");
@@ -173,6 +176,18 @@ fn row_groups_are_bounded() {
     assert_eq!(bytes(statistics.min_bytes_opt()), Some(first));
     assert_eq!(bytes(statistics.max_bytes_opt()), Some(first + 122_879));
     assert_eq!(statistics.null_count_opt(), Some(0));
+    for (group, status) in statuses.iter().enumerate() {
+        let rows = reader.get_row_group(group).unwrap();
+        let ends = [rows.get_row_iter(None).unwrap().next(), rows.get_row_iter(None).unwrap().last()];
+        for row in ends {
+            let text = row.unwrap().unwrap().to_string();
+            assert!(text.contains(&format!("status: \"{}\"", status.name())), "{text}");
+        }
+        let statistics = groups[group].column(7).statistics().unwrap();
+        assert_eq!(statistics.min_bytes_opt(), Some(status.name().as_bytes()));
+        assert_eq!(statistics.max_bytes_opt(), Some(status.name().as_bytes()));
+        assert_eq!(statistics.null_count_opt(), Some(0));
+    }
     // A process and an address that come again are there once: some 5 bytes a call are left.
     let bytes = std::fs::metadata(&path).unwrap().len();
     assert!(bytes < 12 * CALLS, "{bytes} bytes");

@@ -4,6 +4,7 @@ mod columns;
 mod lines;
 mod origin;
 mod parquet;
+mod repeated;
 mod sorted_lines;
 mod tables;
 mod target;
