@@ -38,7 +38,8 @@ pub struct Grown {
     pub patience_ns: Option<u64>,
 }
 
-/// How far a recording that still grows has been decoded. The indices of its buffers do not change.
+/// How far a recording that still grows has been decoded. The indices of its buffers do not change; that of
+/// a thread which is forgotten may become another one's.
 #[derive(Default)]
 pub struct Continuation {
     buffers: BTreeMap<AuxOwner, BufferProgress>,
@@ -60,6 +61,8 @@ pub struct Continuation {
 /// How far one buffer has been decoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferProgress {
+    /// In `Recording::buffers`.
+    index: usize,
     /// Where the next segment starts; `None`: none was decoded.
     next: Option<AuxOffset>,
     /// When the last one started.
@@ -103,14 +106,17 @@ impl Continuation {
     }
 
     /// Forgets threads that have ended ([`model::Schedule::ended_before`]). Returns those of which nothing
-    /// more is given out: of the others something waits, or they have buffers of their own.
+    /// more is given out: of the others something waits, or a buffer of their own goes on.
     #[must_use]
     pub fn forget_threads(&mut self, mut ended: Vec<Tid>) -> Vec<Tid> {
         let waiting: BTreeSet<Tid> = self.waiting.iter().map(|(_, stretch)| stretch.tid).collect();
-        let has_more = |tid: Tid| waiting.contains(&tid) || self.buffers.contains_key(&AuxOwner::Thread(tid));
-        ended.retain(|tid| !has_more(*tid));
+        let own = |tid: &Tid| self.buffers.get(&AuxOwner::Thread(*tid));
+        let has_more =
+            |tid: &Tid| waiting.contains(tid) || own(tid).is_some_and(|buffer| buffer.tail.is_some());
+        ended.retain(|tid| !has_more(tid));
         for tid in &ended {
             self.last.remove(tid);
+            own(tid).iter().for_each(|buffer| _ = self.last_start.remove(&buffer.index));
         }
         ended
     }
@@ -215,10 +221,22 @@ impl Continuation {
         let mut cpus = JoinedBuffers { items: vec![], most: Ns::MAX, until: Ns::MAX };
         for (index, buffer) in context.recording.buffers.iter().enumerate() {
             let whole = |pieces: &[_]| extent(pieces).unwrap_or_default();
-            let Some(stream) = Stream::new(index, buffer, whole) else { continue };
-            let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
+            let life = match buffer.owner {
+                AuxOwner::Thread(tid) => context.schedule.thread(tid),
+                AuxOwner::Cpu(_) => None,
+            };
+            // All is there of a thread that has died: nothing waits for more.
+            let is_over = |until: &Ns| life.is_some_and(|life| life.is_over_by(*until));
+            let grown = Grown { until: grown.until.filter(|until| !is_over(until)), ..grown };
+            let begin = life.and_then(|life| life.trace_start.max(life.born)).unwrap_or_default();
             let progress = self.buffers.entry(buffer.owner).or_default();
-            let group = progress.step(context, stream, bytes, grown);
+            progress.index = index;
+            let Some(stream) = Stream::new(index, buffer, whole) else {
+                progress.tail = progress.tail.filter(|_| grown.until.is_some());
+                continue;
+            };
+            let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
+            let group = progress.step(context, stream, (begin, bytes), grown);
             match buffer.owner {
                 AuxOwner::Thread(_) => threads.push(JoinedBuffers { most: Ns::MAX, ..group }),
                 AuxOwner::Cpu(_) => {
@@ -245,12 +263,13 @@ const TAIL_NS: u64 = 10_000_000_000;
 const HELD_BYTES: u64 = 1 << 10;
 
 impl BufferProgress {
-    /// The segments of one buffer that are decoded now.
+    /// The segments of one buffer that are decoded now, each of so many bytes. Its first event is not before
+    /// `begin`.
     fn step<'a>(
         &mut self,
         context: &Context<'a>,
         stream: Stream<'a>,
-        bytes: u64,
+        (begin, bytes): (Ns, u64),
         grown: Grown,
     ) -> JoinedBuffers<'a> {
         let end = stream.end();
@@ -262,7 +281,7 @@ impl BufferProgress {
         self.tail = None;
         for segment in stream.segments(bytes) {
             let start = match segment.first {
-                true => Ns(0),
+                true => begin,
                 false => self.latest.max(start_time(context, &segment.pieces)),
             };
             let next = segment.end;

@@ -366,13 +366,17 @@ impl<'a, W: Work> Flow<'a, W> {
     }
 
     fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
-        let recording_end = self.context.recording.time_span.map(|(_, last)| last);
+        let last_of = |(_, last): (Ns, Ns)| match self.owner {
+            Owner::Thread(running) => self.context.last_of(running),
+            Owner::Cpu { .. } => last,
+        };
+        let end = self.context.recording.time_span.map(last_of);
         self.lost_at_the_end();
         self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass after the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work());
-        self.clock.finish(recording_end);
+        self.clock.finish(end);
         self.walk.effects.packets += u64::from(self.clock.next_slot().0);
         let output = SegmentOutput {
             overflows: std::mem::take(&mut self.walk.output.overflows),

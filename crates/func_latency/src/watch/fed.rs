@@ -149,15 +149,19 @@ struct Fed {
 }
 
 impl Fed {
-    /// Feeds a slice of a CPU's trace.
-    fn feed_slice(&mut self, feed: &PieceFeed, cpu: u32, offset: AuxOffset, bytes: &[u8]) {
-        let chunk = AuxChunk { index: cpu, owner: AuxOwner::Cpu(Cpu(cpu)), offset, reference: 0 };
+    /// Feeds a slice of a buffer's trace.
+    fn feed_slice(&mut self, feed: &PieceFeed, chunk: &AuxChunk, bytes: &[u8]) {
         let size = bytes.len() as u64;
-        if !feed.trace(&chunk, bytes) {
+        if !feed.trace(chunk, bytes) {
             self.left_out_bytes += size;
         }
         self.trace_bytes += size;
     }
+}
+
+fn of_cpu(cpu: u32, offset: u64) -> AuxChunk {
+    let owner = AuxOwner::Cpu(Cpu(cpu));
+    AuxChunk { index: cpu, owner, offset: AuxOffset(offset), reference: 0 }
 }
 
 fn tid_of(cpu: u32, turn: u64) -> Tid {
@@ -174,18 +178,18 @@ fn events() -> Vec<Event> {
 }
 
 /// What stands in front of all.
-fn head() -> Vec<u8> {
+fn head(events: &[Event], per_cpu_buffers: bool) -> Vec<u8> {
     let info = IntelPtInfo {
         pmu_type: PMU,
         clock: TscClock { shift: 0, mult: 1, zero: 0 },
         have_sched_switch: 2,
         snapshots: false,
-        per_cpu_buffers: true,
+        per_cpu_buffers,
         tsc_ctc_ratio: (2, 1),
         max_nonturbo_ratio: 20,
         filter: String::new(),
     };
-    [vec![info.auxtrace_info(), info.time_conv()], id_index(&events())].concat().concat()
+    [vec![info.auxtrace_info(), info.time_conv()], id_index(events)].concat().concat()
 }
 
 /// Records of a CPU.
@@ -252,7 +256,7 @@ fn calls_in(feed: &Feed) -> u64 {
 
 /// Feeds `bytes` of trace at this rate.
 fn feed(pieces: &Pieces, program: &Path, bytes: u64, bytes_each_s: u64) -> Fed {
-    let feed = PieceFeed::new(pieces, events(), &head()).unwrap();
+    let feed = PieceFeed::new(pieces, events(), &head(&events(), true)).unwrap();
     let mut slices = slices();
     let start = Ns(1_000_000);
     feed.records(&FedRecords::of_begin(program, start).0);
@@ -272,7 +276,7 @@ fn feed(pieces: &Pieces, program: &Path, bytes: u64, bytes_each_s: u64) -> Fed {
             records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
             records.add(cpu, tid, end, &Record::Switch { out: true, preempted: true });
             feed.records(&records.0);
-            fed.feed_slice(&feed, cpu, AuxOffset(*offset), slice.at(Ns(time.0 + 50)));
+            fed.feed_slice(&feed, &of_cpu(cpu, *offset), slice.at(Ns(time.0 + 50)));
             (*time, *offset) = (Ns(end.0 + 1000), *offset + size);
         }
         let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();

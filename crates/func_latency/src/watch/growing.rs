@@ -20,6 +20,7 @@ use model::{
     SidebandRecord,
 };
 
+use super::buffer_places::BufferPlaces;
 use super::display::SeenCalls;
 use super::triggers::{Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
@@ -78,8 +79,7 @@ pub(crate) struct Growing {
     has_told_of_code: bool,
     /// Functions of `--on` that were said not to be found.
     told_of_on: BTreeSet<String>,
-    /// The buffers in the order in which they were met, with perf's numbers.
-    buffers: Vec<(AuxOwner, u32)>,
+    buffers: BufferPlaces,
 }
 
 /// The code that runs, and the functions in it that are watched.
@@ -112,7 +112,7 @@ impl Growing {
             triggers: None,
             has_told_of_code: false,
             told_of_on: BTreeSet::new(),
-            buffers: Vec::new(),
+            buffers: BufferPlaces::default(),
         }
     }
 
@@ -178,24 +178,10 @@ impl Growing {
         mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>,
     ) -> Vec<AuxBuffer<'a>> {
         for (owner, buffer) in &buffers {
-            self.meet(*owner, buffer.index);
+            self.buffers.meet(*owner, buffer.index);
         }
         let in_place = |buffer: AuxBuffer<'a>| buffers.remove(&buffer.owner).unwrap_or(buffer);
-        self.empty_buffers().map(in_place).collect()
-    }
-
-    /// A buffer that may not be known yet.
-    fn meet(&mut self, owner: AuxOwner, index: u32) {
-        if !self.buffers.iter().any(|(known, _)| *known == owner) {
-            self.buffers.push((owner, index));
-        }
-    }
-
-    /// All buffers, without their trace.
-    fn empty_buffers<'a>(&self) -> impl Iterator<Item = AuxBuffer<'a>> + use<'a, '_> {
-        let empty =
-            |&(owner, index): &(AuxOwner, u32)| AuxBuffer { index, owner, pieces: vec![], records: vec![] };
-        self.buffers.iter().map(empty)
+        self.buffers.empty_buffers().map(in_place).collect()
     }
 
     /// Decodes what has come.
@@ -330,7 +316,7 @@ impl Growing {
 
     fn decode(&mut self, buffers: Vec<AuxBuffer<'_>>, until: Option<Ns>) -> Result<Gain> {
         for buffer in &buffers {
-            self.meet(buffer.owner, buffer.index);
+            self.buffers.meet(buffer.owner, buffer.index);
         }
         let Some(code) = &self.code else { return Ok(Gain::default()) };
         let recording = Recording { buffers, ..self.frame.clone() };
@@ -364,6 +350,7 @@ impl Growing {
         // The one place that decides which threads are over: all that know threads let go of these.
         let ended = self.continuation.forget_threads(self.schedule.ended_before(needs_from));
         analysis.finish_threads(&ended);
+        ended.iter().for_each(|tid| self.buffers.forget(AuxOwner::Thread(*tid)));
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
@@ -393,7 +380,7 @@ impl Growing {
             let message = "nothing was recorded of the functions that are watched";
             return Err(failure(Exit::Nothing, message));
         };
-        let recording = Recording { buffers: self.empty_buffers().collect(), ..self.frame.clone() };
+        let recording = Recording { buffers: self.buffers.empty_buffers().collect(), ..self.frame.clone() };
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut summary = paused.resume(around).finish_with_summary();
         self.total.add_to(&mut summary);

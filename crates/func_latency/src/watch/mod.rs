@@ -11,6 +11,7 @@
 //! ```
 
 mod allowance;
+mod buffer_places;
 #[cfg(feature = "bpf")]
 mod by_probes;
 mod captures;

@@ -12,6 +12,18 @@ use crate::ids::{Pid, Tid};
 /// bounds: after this time nothing of it comes any more.
 const LINGERS_NS: u64 = 1_000_000_000;
 
+fn is_long_before(end: Option<Ns>, time: Ns) -> bool {
+    end.is_some_and(|end| time.since(end) > LINGERS_NS)
+}
+
+impl ThreadLife {
+    /// It died so long before `time` that a buffer of its own has no trace from then on.
+    #[must_use]
+    pub fn is_over_by(&self, time: Ns) -> bool {
+        is_long_before(self.died, time)
+    }
+}
+
 /// What is left of threads that were forgotten.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forgotten {
@@ -55,7 +67,7 @@ impl Schedule {
     /// them. Nor is the first thread of a process that has others, for one of these may take its number.
     #[must_use]
     pub fn ended_before(&self, time: Ns) -> Vec<Tid> {
-        let has_ended = |life: &ThreadLife| life.ended().is_some_and(|ended| time.since(ended) > LINGERS_NS);
+        let has_ended = |life: &ThreadLife| is_long_before(life.ended(), time);
         if !self.threads.values().any(has_ended) {
             return Vec::new();
         }

@@ -14,6 +14,7 @@ struct ShortLives {
     threads: u64,
     numbers: u64,
     born_each_s: u64,
+    has_own_buffers: bool,
 }
 
 impl ShortLives {
@@ -21,9 +22,28 @@ impl ShortLives {
         Tid(100 + (thread % self.numbers) as i32)
     }
 
+    /// No record has the id of the one that is the first thread's: the others are known by their threads.
+    fn events(self) -> Vec<Event> {
+        let mut events = events();
+        if self.has_own_buffers {
+            let id = EventId { id: u64::MAX, index: 0, cpu: -1, tid: tid_of(0, 0).0 };
+            events.iter_mut().for_each(|event| event.ids = vec![id]);
+        }
+        events
+    }
+
+    fn chunk(self, number: u64, cpu: u32, offset: u64) -> AuxChunk {
+        let owner = AuxOwner::Thread(self.tid(number));
+        match self.has_own_buffers {
+            true => AuxChunk { index: 1 + number as u32, owner, offset: AuxOffset(0), reference: 0 },
+            false => of_cpu(cpu, offset),
+        }
+    }
+
     /// Feeds their lives; each third thread dies in a call.
     fn feed(self, pieces: &Pieces, program: &Path) -> Fed {
-        let feed = PieceFeed::new(pieces, events(), &head()).unwrap();
+        let feed =
+            PieceFeed::new(pieces, self.events(), &head(&self.events(), !self.has_own_buffers)).unwrap();
         let mut dice = 1;
         let mut slice = |last| Slice::new(&mut dice, SIZE, last);
         let mut slices = [slice(AFTER_CALL), slice(AFTER_CALL), slice(ENTRY_OF_F)];
@@ -39,13 +59,15 @@ impl ShortLives {
             let slice = &mut slices[(number % 3) as usize];
             let (tid, pid) = (self.tid(number), PID);
             let (born, end, size) = (*time, Ns(time.0 + slice.length_ns), slice.bytes.len() as u64);
+            let chunk = self.chunk(number, cpu, *offset);
+            let aux = Record::Aux { offset: chunk.offset.0, size, flags: 0 };
             let mut records = FedRecords::default();
             records.add(cpu, parent_tid, born, &Record::Fork { pid, tid, parent_pid, parent_tid });
             records.add(cpu, tid, born, &Record::ItraceStart { pid, tid });
-            records.add(cpu, tid, end, &Record::Aux { offset: *offset, size, flags: 0 });
+            records.add(cpu, tid, end, &aux);
             records.add(cpu, tid, end, &Record::Exit { pid, tid, parent_pid, parent_tid });
             feed.records(&records.0);
-            fed.feed_slice(&feed, cpu, AuxOffset(*offset), slice.at(Ns(time.0 + 50)));
+            fed.feed_slice(&feed, &chunk, slice.at(Ns(time.0 + 50)));
             (*time, *offset) = (Ns(end.0 + BETWEEN_NS), *offset + size);
             let complete = at.iter().map(|(time, _)| time.0).min().unwrap_or_default();
             feed.complete_until(Ns(complete - 500));
@@ -62,12 +84,8 @@ const ROW_BYTES: u64 = 256;
 /// Room for the threads of one part: a busy machine makes parts of different sizes.
 const PART_KB: u64 = 32 << 10;
 
-/// What was known of each thread stayed: its life, its stack, its last time.
-#[test]
-fn of_threads_that_have_died_the_report_alone_is_left() {
-    let threads = if is_full_run() { 400_000 } else { 40_000 };
-    let lives = ShortLives { threads, numbers: threads, born_each_s: 8_000 };
-    let name = "short_lived::of_threads_that_have_died_the_report_alone_is_left";
+/// Memory after the last of so many threads.
+fn is_forgotten(name: &str, lives: ShortLives) {
     let documents = alone(name, || {
         let (fed, taken) = watch_fed(1000 * MB, |pieces, program| lives.feed(pieces, program));
         taken.tell(fed);
@@ -83,11 +101,36 @@ fn of_threads_that_have_died_the_report_alone_is_left() {
     assert_eq!(report["trace"]["threads"], lives.threads + 4);
 }
 
+/// What was known of each thread stayed: its life, its stack, its last time.
+#[test]
+fn of_threads_that_have_died_the_report_alone_is_left() {
+    let threads = if is_full_run() { 400_000 } else { 40_000 };
+    let lives = ShortLives { threads, numbers: threads, born_each_s: 8_000, has_own_buffers: false };
+    is_forgotten("short_lived::of_threads_that_have_died_the_report_alone_is_left", lives);
+}
+
+/// Each buffer was decoded again in every interval.
+#[test]
+fn buffers_of_threads_that_have_died_are_forgotten() {
+    let lives = ShortLives { threads: 20_000, numbers: 20_000, born_each_s: 4_000, has_own_buffers: true };
+    is_forgotten("short_lived::buffers_of_threads_that_have_died_are_forgotten", lives);
+}
+
 /// The threads of one number are one row, and the numbers of their calls go on.
 #[test]
 fn the_report_of_a_watch_is_that_of_the_recording() {
-    let lives = ShortLives { threads: 20_000, numbers: 7_000, born_each_s: 1 << 20 };
-    let name = "short_lived::the_report_of_a_watch_is_that_of_the_recording";
+    let lives = ShortLives { threads: 20_000, numbers: 7_000, born_each_s: 1 << 20, has_own_buffers: false };
+    is_that_of_the_recording("short_lived::the_report_of_a_watch_is_that_of_the_recording", lives);
+}
+
+#[test]
+fn the_report_of_a_watch_of_buffers_of_threads_is_that_of_the_recording() {
+    let name = "short_lived::the_report_of_a_watch_of_buffers_of_threads_is_that_of_the_recording";
+    let lives = ShortLives { threads: 5_000, numbers: 5_000, born_each_s: 1 << 20, has_own_buffers: true };
+    is_that_of_the_recording(name, lives);
+}
+
+fn is_that_of_the_recording(name: &str, lives: ShortLives) {
     let documents = alone(name, || {
         let directory = tempfile::tempdir().unwrap();
         let program = program(directory.path());
