@@ -53,7 +53,8 @@ pub struct Continuation {
     until: Ns,
     /// The crystal clock's rate, as far as it is measured.
     crystal: Option<CrystalRatio>,
-    is_measured: bool,
+    /// See [`Self::of_whole`].
+    is_whole: bool,
     once: Option<Box<OwnDecoder>>,
     again: Option<Box<OwnDecoder>>,
 }
@@ -118,6 +119,10 @@ impl Continuation {
             self.last.remove(tid);
             own(tid).iter().for_each(|buffer| _ = self.last_start.remove(&buffer.index));
         }
+        if !self.is_whole {
+            // What comes of such a number is another thread's, from its first byte.
+            ended.iter().for_each(|tid| _ = self.buffers.remove(&AuxOwner::Thread(*tid)));
+        }
         ended
     }
 
@@ -127,11 +132,12 @@ impl Continuation {
         self.buffers.get(&owner)?.next
     }
 
-    /// Measures the crystal clock's rate by all of a recording. Without that, it is measured by the trace
-    /// so far, better and better, and times that are known less well have wider bounds.
-    pub fn measure(&mut self, whole: &Recording<'_>) {
+    /// All of the recording is there: the crystal clock's rate is measured by it, and trace that is decoded
+    /// comes again. Otherwise the rate is measured by the trace so far, better and better, and times that are
+    /// known less well have wider bounds.
+    pub fn of_whole(&mut self, whole: &Recording<'_>) {
         self.crystal = CrystalRatio::measure(&whole.buffers, whole.pt.tsc_ctc_ratio);
-        self.is_measured = true;
+        self.is_whole = true;
     }
 
     /// Measures it by the trace so far.
@@ -165,7 +171,7 @@ impl Continuation {
         let whole = Context { jumps_of: jumps_of.as_ref(), ..*context };
         let pruned = Context { asks_about: asks_about.as_ref(), ..whole };
         let groups = self.groups(context, segment_bytes, grown);
-        if !self.is_measured {
+        if !self.is_whole {
             self.measure_further(context.recording);
         }
         let mut once = self.once.take().unwrap_or_default();
@@ -229,12 +235,15 @@ impl Continuation {
             let is_over = |until: &Ns| life.is_some_and(|life| life.is_over_by(*until));
             let grown = Grown { until: grown.until.filter(|until| !is_over(until)), ..grown };
             let begin = life.and_then(|life| life.trace_start.max(life.born)).unwrap_or_default();
-            let progress = self.buffers.entry(buffer.owner).or_default();
-            progress.index = index;
             let Some(stream) = Stream::new(index, buffer, whole) else {
-                progress.tail = progress.tail.filter(|_| grown.until.is_some());
+                if let Some(progress) = self.buffers.get_mut(&buffer.owner).filter(|_| grown.until.is_none())
+                {
+                    progress.tail = None;
+                }
                 continue;
             };
+            let progress = self.buffers.entry(buffer.owner).or_default();
+            progress.index = index;
             let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
             let group = progress.step(context, stream, (begin, bytes), grown);
             match buffer.owner {

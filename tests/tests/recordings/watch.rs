@@ -56,7 +56,7 @@ fn in_parts(opened: &Opened<'_>, parts: u64, patience_ns: Option<u64>) -> ByThre
     let Opened { recording, schedule, image, .. } = opened;
     let (first, last) = recording.time_span.unwrap();
     let mut continuation = Continuation::default();
-    continuation.measure(recording);
+    continuation.of_whole(recording);
     let mut events = ByThread::default();
     let mut needed: BTreeMap<u32, AuxOffset> = BTreeMap::new();
     for part in 1..=parts {

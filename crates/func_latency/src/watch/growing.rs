@@ -119,7 +119,7 @@ impl Growing {
     /// Of a recording that is there as a whole: its clocks are known from the beginning, so that times are
     /// those of its report.
     pub(crate) fn of_whole(mut self, whole: &Recording<'_>) -> Self {
-        self.continuation.measure(whole);
+        self.continuation.of_whole(whole);
         self
     }
 
