@@ -43,6 +43,8 @@ pub struct Grown {
 #[derive(Default)]
 pub struct Continuation {
     buffers: BTreeMap<AuxOwner, BufferProgress>,
+    /// Threads that are forgotten: what comes next of such a number is another thread's, from its first byte.
+    over: Vec<Tid>,
     /// Last times given out, by thread.
     last: BTreeMap<Tid, LastTime>,
     /// Stretches of CPUs that wait for other buffers.
@@ -119,10 +121,7 @@ impl Continuation {
             self.last.remove(tid);
             own(tid).iter().for_each(|buffer| _ = self.last_start.remove(&buffer.index));
         }
-        if !self.is_whole {
-            // What comes of such a number is another thread's, from its first byte.
-            ended.iter().for_each(|tid| _ = self.buffers.remove(&AuxOwner::Thread(*tid)));
-        }
+        self.over.extend(ended.iter().filter(|_| !self.is_whole));
         ended
     }
 
@@ -170,6 +169,8 @@ impl Continuation {
         let jumps_of = sink.takes_jumps_of();
         let whole = Context { jumps_of: jumps_of.as_ref(), ..*context };
         let pruned = Context { asks_about: asks_about.as_ref(), ..whole };
+        // Not before: it was asked for what is needed of their buffers.
+        self.over.drain(..).for_each(|tid| _ = self.buffers.remove(&AuxOwner::Thread(tid)));
         let groups = self.groups(context, segment_bytes, grown);
         if !self.is_whole {
             self.measure_further(context.recording);

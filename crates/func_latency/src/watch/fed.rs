@@ -334,6 +334,14 @@ impl Taken {
         let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or_default();
         (most(&self.memory_kb[..fifth]), most(&self.memory_kb[self.memory_kb.len() - fifth..]))
     }
+
+    /// The median of the memory in a fifth of the time.
+    fn median_kb(&self, number: usize) -> u64 {
+        let fifth = self.memory_kb.len() / 5;
+        let mut samples = self.memory_kb[number * fifth..(number + 1) * fifth].to_vec();
+        samples.sort_unstable();
+        samples[samples.len() / 2]
+    }
 }
 
 const LOOKED_AT_EACH: Duration = Duration::from_millis(20);
