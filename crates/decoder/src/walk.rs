@@ -388,7 +388,11 @@ impl<W: Work> Walk<'_, W> {
             if !at_entry {
                 self.stack.end(|call| self.graph.return_address(call) == ip);
             } // else it is a jump: `push; ret`, a retpoline
-            self.stack.pop();
+            if let Some(call) = self.stack.pop().filter(|call| self.graph.return_address(*call) == ip) {
+                // From now on the fast way knows it, where returns are not compressed, too.
+                let side = if ip.is_kernel() { Side::Kernel } else { Side::User(self.space) };
+                _ = self.return_site(side, call);
+            }
             if self.own_calls {
                 self.stack.drop_ended();
             }
