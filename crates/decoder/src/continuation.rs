@@ -64,6 +64,9 @@ pub struct Continuation {
 /// How far one buffer has been decoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferProgress {
+    /// Perf's number of it: a number of a thread may be given away again before the one that had it is
+    /// forgotten.
+    number: u32,
     /// In `Recording::buffers`.
     index: usize,
     /// Where the next segment starts; `None`: none was decoded.
@@ -244,6 +247,9 @@ impl Continuation {
                 continue;
             };
             let progress = self.buffers.entry(buffer.owner).or_default();
+            if progress.number != buffer.index {
+                *progress = BufferProgress { number: buffer.index, ..BufferProgress::default() };
+            }
             progress.index = index;
             let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
             let group = progress.step(context, stream, (begin, bytes), grown);

@@ -255,7 +255,7 @@ fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>, growing: &mut Growi
     for buffer in &recording.buffers {
         let mut buffer = buffer.clone();
         cut_padding(&mut buffer);
-        match of.get_mut(&buffer.owner) {
+        match of.get_mut(&buffer.owner).filter(|known| known.index == buffer.index) {
             Some(known) => {
                 known.pieces.append(&mut buffer.pieces);
                 known.records.append(&mut buffer.records);
