@@ -500,8 +500,8 @@ impl Clock {
         lo <= on_time.hi && on_time.lo <= hi && hi - lo < late.hi - on_time.hi
     }
 
-    /// The trace ends here, and the recording not later than `end`: settles all slots.
-    pub(crate) fn finish(&mut self, end: Option<Ns>) {
+    /// The trace ends here, not later than the first of `ends` that can be: settles all slots.
+    pub(crate) fn finish(&mut self, ends: impl IntoIterator<Item = Ns>) {
         self.settle_slow(None);
         self.settle_waiting(None, self.ratio.interval());
         self.update_cycle();
@@ -509,6 +509,7 @@ impl Clock {
             return self.bind_to_recording();
         };
         let cycle = self.cycle.filter(|_| self.has_cyc);
+        let end = ends.into_iter().find(|end| self.ns_up(anchor.lo) <= *end);
         self.timeline.close(Rule::After { anchor, cycle, end });
         self.timeline.settle();
     }

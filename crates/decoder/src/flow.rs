@@ -26,7 +26,7 @@ use attributed::Attributed;
 use fup::{Fup, FupUse};
 use last_flow::LastFlow;
 use loss::Lost;
-use model::{AuxOffset, Avma, GapCause, Ns, PtConfig};
+use model::{AuxOffset, AuxOwner, Avma, GapCause, Ns, PtConfig};
 use packet::{IpPayload, LastIp, Packet, PacketError, Tnt};
 use uprobes::Uprobes;
 
@@ -365,18 +365,27 @@ impl<'a, W: Work> Flow<'a, W> {
         self.resolved();
     }
 
-    fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
-        let last_of = |(_, last): (Ns, Ns)| match self.owner {
-            Owner::Thread(running) => self.context.last_of(running),
-            Owner::Cpu { .. } => last,
+    /// What the trace does not go on after: the death of the thread that the buffer is of, and the end of the
+    /// recording. A CPU's goes on in the kernel after the EXIT of its only thread.
+    fn ends(&self) -> impl Iterator<Item = Ns> + use<W> {
+        let recording = self.context.recording;
+        let buffer = recording.buffers.get(self.segment.buffer);
+        let is_own = buffer.is_some_and(|buffer| matches!(buffer.owner, AuxOwner::Thread(_)));
+        let died = match self.owner {
+            Owner::Thread(running) if is_own => Some(self.context.last_of(running)),
+            _ => None,
         };
-        let end = self.context.recording.time_span.map(last_of);
+        died.into_iter().chain(recording.time_span.map(|(_, last)| last))
+    }
+
+    fn finish(mut self) -> (SegmentOutput, TimelineRoom) {
+        let ends = self.ends();
         self.lost_at_the_end();
         self.end_stay(self.reader.offset().min(self.segment.end));
         // Any time may pass after the last packet before what it stands for is over.
         self.clock.discontinuity();
         self.clock.slot(self.walk.work());
-        self.clock.finish(end);
+        self.clock.finish(ends);
         self.walk.effects.packets += u64::from(self.clock.next_slot().0);
         let output = SegmentOutput {
             overflows: std::mem::take(&mut self.walk.output.overflows),

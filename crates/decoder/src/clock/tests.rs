@@ -208,6 +208,16 @@ fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
     assert_eq!(range(clock.times().at(unsure)), (1_000_107, 1_000_109 + USUAL, 1_002_000));
 }
 
+/// A thread's death is no end of its trace where the number is that of another one, whose birth was lost.
+#[test]
+fn an_end_that_is_before_the_last_anchor_is_none() {
+    let mut clock = clock(true);
+    clock.discontinuity();
+    let slot = clock.slot(0);
+    clock.finish([Ns(1_000_000), Ns(1_002_000), Ns(1_003_000)]);
+    assert_eq!(clock.times().at(slot).hi, Ns(1_002_000));
+}
+
 /// The number of the MTC packet `period` periods after the TMA of [`clock`].
 fn mtc(period: u64) -> u8 {
     ((8000 + 8 * period) >> 3) as u8
