@@ -208,7 +208,7 @@ fn the_last_slots_are_bounded_by_the_end_of_the_recording() {
     assert_eq!(range(clock.times().at(unsure)), (1_000_107, 1_000_109 + USUAL, 1_002_000));
 }
 
-/// A thread's death is no end of its trace where the number is that of another one, whose birth was lost.
+/// A death is no end of the trace of another thread that has the number since, if its birth was lost.
 #[test]
 fn an_end_that_is_before_the_last_anchor_is_none() {
     let mut clock = clock(true);
