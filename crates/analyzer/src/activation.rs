@@ -19,14 +19,14 @@ impl<'a> Thread<'a> {
         session: &mut Session<'a>,
         function: FunctionId,
         kind: FrameKind,
-        Role { wanted, ancestor }: Role,
+        role: Role,
     ) {
-        if ancestor {
+        if role.ancestor {
             self.entered.ancestors.push(self.stack.activations.len());
         }
-        let mut activation = Activation { wanted, ancestor, ..session.new_activation() };
+        let mut activation = Activation { role, ..session.new_activation() };
         (activation.reported, activation.has_tree) = (false, false);
-        if let Some(wanted) = wanted {
+        if let Some(wanted) = role.wanted {
             let is_reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
             self.enter_wanted(session, wanted, is_reported, &mut activation);
         }
@@ -42,14 +42,15 @@ impl<'a> Thread<'a> {
         activation: &mut Activation,
     ) {
         if let Some(open) = self.entered.open.meet(wanted) {
-            (activation.at, activation.start, activation.reported) = (self.at, self.now, reported);
+            (activation.at, activation.start, activation.reported) =
+                (self.clock.at, self.clock.now, reported);
             activation.depth = open.depth;
             activation.number = open.entered;
             open.is_recursive |= open.depth > 0;
             open.depth += 1;
             open.entered += u64::from(!activation.reported);
             activation.cpu = self.cpu(session);
-            activation.has_tree = session.wants_tree(activation.depth, self.at, activation.reported);
+            activation.has_tree = session.wants_tree(activation.depth, self.clock.at, activation.reported);
             if activation.has_tree {
                 self.trees.open();
             }
@@ -61,11 +62,11 @@ impl<'a> Thread<'a> {
         let Some(mut activation) = self.stack.activations.pop() else { return false };
         let Some(frame) = self.stack.last().copied() else { return false };
         end.status = frame.status_at(end.status);
-        if activation.ancestor {
+        if activation.role.ancestor {
             self.entered.ancestors.pop();
             self.end_ancestor(session, &mut activation, &frame, end);
         }
-        if let Some(wanted) = activation.wanted {
+        if let Some(wanted) = activation.role.wanted {
             if let Some(code) = &mut session.code {
                 activation.code.end_paused(&mut code.places);
             }
@@ -74,7 +75,7 @@ impl<'a> Thread<'a> {
             }
             let row = self.row(session, &frame, &activation, end);
             let root = activation.has_tree.then(|| self.root(session, &frame, end));
-            let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+            let off_cpu_ns = (frame.begun.off_cpu_ns, end.at.off_cpu_ns);
             let tree = root.map(|(first, root)| (first, root, 0));
             let around = self.stack.below_top().len();
             self.hand_over(session, wanted, (row, off_cpu_ns), tree, (&activation, around));
@@ -141,7 +142,7 @@ impl<'a> Thread<'a> {
         end: Ending,
     ) {
         let Some(ancestor) = session.ancestor else { return };
-        let latency_ns = end.time.point.since(frame.start.point);
+        let latency_ns = end.at.time.point.since(frame.begun.time.point);
         let fits = if end.status.counted() {
             ancestor.latency.contains(latency_ns)
         } else {
@@ -165,16 +166,16 @@ impl<'a> Thread<'a> {
         activation: &Activation,
         end: Ending,
     ) -> CallRow {
-        let (start, time) = (activation.start, end.time);
+        let (start, time) = (activation.start, end.at.time);
         // Out of sight a handler may have called it: where it returns to tells.
         let may_be_called = session.around.has_ip_filter && (end.by_jump || end.status != Status::Complete);
         let caller = match frame.kind {
             FrameKind::Signal if !may_be_called => Caller::Signal,
-            FrameKind::KernelEntry if !frame.site.is_known() => Caller::Interrupt,
+            FrameKind::KernelEntry if !frame.site.ip.is_known() => Caller::Interrupt,
             FrameKind::Call | FrameKind::Tail | FrameKind::Filter | FrameKind::KernelEntry
-                if frame.site.is_known() =>
+                if frame.site.ip.is_known() =>
             {
-                Caller::Function { function: frame.caller, tail: frame.kind == FrameKind::Tail }
+                Caller::Function { function: frame.site.function, tail: frame.kind == FrameKind::Tail }
             }
             _ => Caller::Unknown,
         };
@@ -187,11 +188,11 @@ impl<'a> Thread<'a> {
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
             error_ns: time.row_error_since_ns(&start),
-            off_cpu_ns: session.off_cpu.ns(end.off_cpu_ns.saturating_sub(frame.off_cpu_ns)),
+            off_cpu_ns: session.off_cpu.ns(end.at.off_cpu_ns.saturating_sub(frame.begun.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,
-            site: session.map.place(frame.space, frame.site.get()),
+            site: session.map.place(frame.site.space, frame.site.ip.get()),
             function: frame.function,
             depth: activation.depth,
             ended_by_jump: end.by_jump && end.status.counted(),
@@ -207,7 +208,7 @@ impl<'a> Thread<'a> {
     /// Its callers have made calls that came and went above it: it may have been left out of sight before.
     fn may_have_ended_before(&self, frame: &Frame, activation: &Activation) -> bool {
         let may_be_own =
-            |site| activation.wanted.is_some_and(|wanted| self.entered.outer_sites.has(wanted, site));
-        activation.passed.has(|site| site == frame.site || !frame.site.is_known() && may_be_own(site))
+            |site| activation.role.wanted.is_some_and(|wanted| self.entered.outer_sites.has(wanted, site));
+        activation.passed.has(|site| site == frame.site.ip || !frame.site.ip.is_known() && may_be_own(site))
     }
 }

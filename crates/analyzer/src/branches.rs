@@ -17,7 +17,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
         let is_inner = session.map.is_inner_call(from.function, to.function, to.at_entry);
         let mut frame = self.frame(to.function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip.into(), from.function, ret.into());
+        frame.site.set(*from);
+        frame.ret = ret.into();
         self.push(session, frame, to.at_entry);
     }
 
@@ -217,7 +218,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         }
         self.notice(session, Notice::TailCall { is_capped });
         let mut frame = self.frame(to.function, FrameKind::Tail);
-        (frame.site, frame.caller, frame.hidden) = (from.ip.into(), from.function, hidden);
+        frame.site.set(from);
+        frame.hidden = hidden;
         if let Some(top) = self.top() {
             (frame.ret, frame.chain) = (top.ret, top.chain + 1);
             frame.undecided = top.undecided; // it returns for a frame that may be gone
@@ -236,8 +238,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
             kind => kind,
         };
         let mut frame = self.frame(if hidden && stub.is_stub() { stub.function } else { to.function }, kind);
-        (frame.site, frame.caller, frame.space) = (stub.site, stub.caller, stub.space);
-        frame.hidden = hidden;
+        (frame.site, frame.hidden) = (stub.site, hidden);
         (frame.ret, frame.chain) = (stub.ret, stub.chain);
         self.push(session, frame, to.at_entry);
     }

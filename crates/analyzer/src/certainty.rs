@@ -63,7 +63,7 @@ impl Certainty {
     pub(crate) fn prove(&mut self, stack: &mut Stack, wanted: &Sparse<Open>, base: usize) {
         self.unproved = base;
         for (frame, activation) in stack.active(base) {
-            let Some(open) = activation.wanted.and_then(|number| wanted.get(number)) else { continue };
+            let Some(open) = activation.role.wanted.and_then(|number| wanted.get(number)) else { continue };
             let is_recursive = open.is_recursive || self.is_in_recursion;
             frame.undecided |= is_recursive;
             if !is_recursive {

@@ -2,6 +2,9 @@
 
 use model::{Avma, EventTime, FunctionId, Gap, GapCause, Ns, Site, SpaceId, Target};
 
+use crate::own_code::Going;
+use crate::thread_clock::ThreadTime;
+
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
 
@@ -12,8 +15,10 @@ pub(crate) struct Control {
     pub(crate) space: SpaceId,
     /// How control left the traced code, while it is outside.
     pub(crate) left: Option<Left>,
-    /// The frame on top has left the IP filter for a part of its own function: since when, off-CPU time then.
-    pub(crate) away: Option<(EventTime, u64)>,
+    /// The frame on top has left the IP filter for a part of its own function: since when.
+    pub(crate) away: Option<ThreadTime>,
+    /// The straight code that runs, if that is asked for.
+    pub(crate) going: Option<Going>,
     /// The thread was interrupted at this address when a gap began.
     pub(crate) interrupted_at: Option<Avma>,
     /// Nothing was seen yet.
@@ -91,8 +96,7 @@ pub(crate) struct KernelEntry {
     /// Where control went, if the trace says.
     pub(crate) to: Option<Avma>,
     pub(crate) space: SpaceId,
-    /// Time, and the thread's off-CPU time then.
-    pub(crate) since: (EventTime, u64),
+    pub(crate) since: ThreadTime,
 }
 
 impl KernelEntry {

@@ -37,7 +37,7 @@ use crate::running::{Activation, EndedCall};
 use crate::runs::{Run, RunItem, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
-use crate::stack::{DEPTH_MAX, FrameKind};
+use crate::stack::{DEPTH_MAX, FrameKind, FrameRole};
 use crate::thread::Thread;
 use crate::traced_causes::TracedCauses;
 use crate::window::ThreadWindow;
@@ -68,11 +68,7 @@ pub struct RunDigester<'a> {
 /// What the analysis of a run gave.
 #[derive(Serialize, Deserialize)]
 pub struct RunDigest {
-    caller: Sight,
-    /// Tracing starts in it.
-    starts: bool,
-    /// Frames that are open at once in it, at most.
-    depth: usize,
+    needs: RunNeeds,
     /// Packet of its last event.
     last_at: AuxOffset,
     /// By wanted function.
@@ -92,10 +88,27 @@ pub struct RunDigest {
     outside_ns: u64,
     /// Of times off the CPU in calls that are in no other call of the function in the run.
     causes: Sparse<CauseSums>,
-    /// The thread's off-CPU time at the begin, as it was taken to be.
-    off_cpu_before_ns: u64,
-    /// Times off the CPU of the thread that were still to come at the begin, and at the end.
-    off_cpu_left: (usize, usize),
+    off_cpu: RunOffCpu,
+}
+
+/// What a thread that takes a run has to be like.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct RunNeeds {
+    /// Where control is.
+    caller: Sight,
+    /// Tracing starts in the run.
+    starts: bool,
+    /// Frames that are open at once in the run, at most.
+    depth: usize,
+}
+
+/// A thread's time off the CPU, as it was taken to be when a run was digested.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct RunOffCpu {
+    /// At the begin.
+    before_ns: u64,
+    /// Times off the CPU that were still to come at the begin, and at the end.
+    left: (usize, usize),
 }
 
 impl RunDigest {
@@ -106,8 +119,8 @@ impl RunDigest {
         self.calls.iter().all(|(wanted, sums)| is_wanted(wanted) && sums.is_of_at_most(events))
             && self.open.iter().all(|(wanted, open)| is_wanted(wanted) && open.entered <= events)
             && self.causes.iter().all(|(wanted, _)| is_wanted(wanted))
-            && self.off_cpu_left.1 <= self.off_cpu_left.0
-            && self.depth as u64 <= events
+            && self.off_cpu.left.1 <= self.off_cpu.left.0
+            && self.needs.depth as u64 <= events
             && self.outside_ns <= run.last.point.since(run.first.point)
     }
 }
@@ -248,13 +261,13 @@ impl<'a> Thread<'a> {
         let left = (run.caller == Sight::Out).then_some(Left::OutOfSight);
         self.control = Control::default();
         self.control.left = left;
-        self.off_cpu = session.off_cpu_from(self.tid, first);
-        let (off_cpu_before_ns, left_before) = (self.off_cpu.total_ns(), self.off_cpu.left()?);
+        self.clock.off_cpu = session.off_cpu_from(self.tid, first);
+        let (before_ns, left_before) = (self.clock.off_cpu.total_ns(), self.clock.off_cpu.left()?);
         let outside_since = (run.caller == Sight::Out).then_some(first.point);
         self.window = ThreadWindow::of_run(session.around.has_ip_filter, outside_since);
         let mut caller = self.frame(FunctionId::UNKNOWN, FrameKind::Found);
         // It gathers children as a wanted function's does, and is none.
-        (caller.is_active, caller.gathers) = (true, true);
+        caller.role = FrameRole::Wanted;
         self.stack.push(caller);
         self.stack.activations.push(Activation::default());
         let is_whole = I::pass(items, self, session, space);
@@ -272,10 +285,8 @@ impl<'a> Thread<'a> {
         let Activation { children, passed, .. } = caller.filter(|_| is_plain)?;
         let Run { places, caller, starts } = run;
         let digest = RunDigest {
-            caller,
-            starts,
-            depth: I::depth(items),
-            last_at: self.at,
+            needs: RunNeeds { caller, starts, depth: I::depth(items) },
+            last_at: self.clock.at,
             open,
             calls,
             kept,
@@ -285,19 +296,17 @@ impl<'a> Thread<'a> {
             handlers: self.control.handlers().to_vec(),
             outside_ns: self.window.outside_ns(),
             causes,
-            off_cpu_before_ns,
-            off_cpu_left: (left_before, self.off_cpu.left()?),
+            off_cpu: RunOffCpu { before_ns, left: (left_before, self.clock.off_cpu.left()?) },
         };
         let events = items.iter().map(RunItem::events).sum();
-        Some(DigestedRun { places, events, first, last: self.now, digest })
+        Some(DigestedRun { places, events, first, last: self.clock.now, digest })
     }
 
     /// Control is where the run's caller is, and nothing that is known before changes what the run's calls
     /// are.
     pub(crate) fn takes(&self, run: &DigestedRun<RunDigest>) -> bool {
-        let &DigestedRun {
-            first, last, digest: RunDigest { caller, starts, depth, off_cpu_left, .. }, ..
-        } = run;
+        let &DigestedRun { first, last, digest: RunDigest { needs, off_cpu: of_run, .. }, .. } = run;
+        let RunNeeds { caller, starts, depth } = needs;
         let is_outside = caller == Sight::Out;
         let is_there = match self.control.left {
             None => !is_outside,
@@ -319,12 +328,12 @@ impl<'a> Thread<'a> {
         let is_met = !(starts && (has_past || !self.certainty.is_of_all()));
         let is_in_window = self.window.passes(first.point, is_outside);
         // The first event passes the clock; outside of the IP filter, tracing starts with that event.
-        let mut off_cpu = self.off_cpu;
+        let mut off_cpu = self.clock.off_cpu;
         off_cpu.pass(first);
         if is_outside {
             off_cpu.start(EventTime::exact(first.point));
         }
-        let is_same_off_cpu = off_cpu.left() == Some(off_cpu_left.0);
+        let is_same_off_cpu = off_cpu.left() == Some(of_run.left.0);
         let is_same_thread = lives && is_same_off_cpu && is_in_window;
         is_there && is_decided && is_same_thread && is_met && has_room && may_call
     }
@@ -332,10 +341,10 @@ impl<'a> Thread<'a> {
     /// Adds the calls of a run, instead of its events.
     pub(crate) fn take(&mut self, session: &mut Session<'a>, space: SpaceId, run: &DigestedRun<RunDigest>) {
         let DigestedRun { first, last, digest: run, .. } = run;
-        (self.now, self.at) = (*last, run.last_at);
+        (self.clock.now, self.clock.at) = (*last, run.last_at);
         self.control.space = space;
         run.handlers.iter().for_each(|handler| self.control.add_handler(*handler));
-        self.off_cpu.count_to(run.off_cpu_left.0);
+        self.clock.off_cpu.count_to(run.off_cpu.left.0);
         self.hand_over_kept(session, run);
         for (wanted, of_run) in run.open.iter() {
             let Some(open) = self.entered.open.meet(wanted) else { continue };
@@ -347,8 +356,8 @@ impl<'a> Thread<'a> {
         session.calls.merge_whole_calls(&run.calls, is_open);
         let outermost = run.causes.iter().filter(|(wanted, _)| !is_open(*wanted));
         outermost.for_each(|(wanted, causes)| session.causes.merge(wanted, causes));
-        self.off_cpu.count_to(run.off_cpu_left.1);
-        self.window.add_outside(first.point, run.outside_ns, self.now.point);
+        self.clock.off_cpu.count_to(run.off_cpu.left.1);
+        self.window.add_outside(first.point, run.outside_ns, self.clock.now.point);
         match self.stack.activations.last_mut() {
             Some(innermost) => innermost.passed.add_all(&run.passed),
             None => self.entered.outer_sites.add_all(&run.outer_sites),
@@ -379,8 +388,8 @@ impl<'a> Thread<'a> {
             }
             row
         };
-        let before = self.off_cpu.total_ns();
-        let off_cpu = |ns: u64| ns.saturating_sub(run.off_cpu_before_ns).saturating_add(before);
+        let before = self.clock.off_cpu.total_ns();
+        let off_cpu = |ns: u64| ns.saturating_sub(run.off_cpu.before_ns).saturating_add(before);
         match &run.kept {
             RunCalls::Nothing => (),
             RunCalls::Slowest(slowest) => {
@@ -408,9 +417,7 @@ mod tests {
 
     fn digest() -> RunDigest {
         RunDigest {
-            caller: Sight::In,
-            starts: false,
-            depth: 0,
+            needs: RunNeeds { caller: Sight::In, starts: false, depth: 0 },
             last_at: AuxOffset(0),
             open: Sparse::default(),
             calls: Sparse::default(),
@@ -421,8 +428,7 @@ mod tests {
             handlers: Vec::new(),
             outside_ns: 0,
             causes: Sparse::default(),
-            off_cpu_before_ns: 0,
-            off_cpu_left: (0, 0),
+            off_cpu: RunOffCpu::default(),
         }
     }
 

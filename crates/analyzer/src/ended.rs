@@ -1,6 +1,6 @@
 //! What has ended in a call: a child of its caller, and a node of the trees that it is in.
 
-use model::{EventTime, FunctionId};
+use model::FunctionId;
 
 use crate::children::Child;
 use crate::control::KernelEntry;
@@ -12,6 +12,7 @@ use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
 use crate::thread::{Ending, Thread};
+use crate::thread_clock::ThreadTime;
 use crate::total::RunningTotal;
 use crate::tree::Node;
 use crate::work::Work;
@@ -20,25 +21,20 @@ impl<'a> Thread<'a> {
     /// Adds the frame on top, which ends, to what the call did that it is a child of. `COUNTS`: with what it
     /// executed.
     #[inline(always)]
-    pub(crate) fn add_as_child<const COUNTS: bool>(
-        &mut self,
-        session: &mut Session<'a>,
-        end: EventTime,
-        off_cpu_ns: u64,
-    ) {
+    pub(crate) fn add_as_child<const COUNTS: bool>(&mut self, session: &mut Session<'a>, end: ThreadTime) {
         if self.stack.gathers_top() || !self.stack.regions.is_empty() {
-            self.add_child::<COUNTS>(session, end, off_cpu_ns);
+            self.add_child::<COUNTS>(session, end);
         }
     }
 
     #[inline(never)]
-    fn add_child<const COUNTS: bool>(&mut self, session: &mut Session<'a>, end: EventTime, off_cpu_ns: u64) {
+    fn add_child<const COUNTS: bool>(&mut self, session: &mut Session<'a>, end: ThreadTime) {
         if !self.kernel.closes_base
             && let Some((frame, below)) = self.stack.split_last()
-            && let Some((mut child, total)) = child(&self.trees, frame, below, end, off_cpu_ns)
+            && let Some((mut child, total)) = child(&self.trees, frame, below, end)
         {
             if frame.kind.is_mark() && session.places_interrupts() {
-                child.site = frame.site;
+                child.site = frame.site.ip;
             }
             let depth = below.len();
             let counted = if COUNTS { self.count_top() } else { None };
@@ -60,9 +56,9 @@ impl<'a> Thread<'a> {
         frame: &Frame,
         counted: Option<&Counted>,
     ) {
-        let (end, off_cpu_ns) = (self.now, self.off_cpu.total_ns());
+        let end = self.clock.time();
         if self.stack.gathers_any()
-            && let Some((child, total)) = child(&self.trees, frame, &self.stack, end, off_cpu_ns)
+            && let Some((child, total)) = child(&self.trees, frame, &self.stack, end)
         {
             self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted);
         }
@@ -83,16 +79,20 @@ impl<'a> Thread<'a> {
     }
 
     fn node(&self, session: &mut Session<'a>, frame: &Frame, kind: ChildKind, end: Ending) -> Node {
-        let site = if frame.kind.is_mark() { None } else { session.map.place(frame.space, frame.site.get()) };
+        let site = if frame.kind.is_mark() {
+            None
+        } else {
+            session.map.place(frame.site.space, frame.site.ip.get())
+        };
         let is_bottom = self.stack.len() == 1;
         let frame = if is_bottom { self.trees.since_base(*frame) } else { *frame };
-        let total = took(&frame, end.time, end.off_cpu_ns);
+        let total = end.at.since(&frame.begun);
         Node {
             kind,
             status: frame.status_at(end.status),
             function: frame.function,
             site,
-            start: frame.start.point,
+            start: frame.begun.time.point,
             total: total.known(session.off_cpu),
             error_ns: total.error_ns,
             work: self.count_top().and_then(Work::of),
@@ -113,13 +113,7 @@ impl<'a> Thread<'a> {
             let site = session.places_interrupts().then_some(entry.from.ip);
             (ChildKind::Interrupt, site.map_or(MaybeIp::UNKNOWN, MaybeIp::from))
         };
-        let (since, off_cpu_ns) = entry.since;
-        let total = RunningTotal {
-            count: 1,
-            sum_ns: self.now.point.since(since.point),
-            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(off_cpu_ns),
-            error_ns: self.now.error_since_ns(&since),
-        };
+        let total = self.clock.time().since(&entry.since);
         if self.stack.gathers_any() {
             let child = Child { kind, function, space, site };
             let counted = self.counting.is_on().then(|| self.counting.since_left());
@@ -128,7 +122,7 @@ impl<'a> Thread<'a> {
         if is_gathered {
             let site = session.map.place(space, site.get());
             let status = Status::Complete;
-            let (start, error_ns) = (since.point, total.error_ns);
+            let (start, error_ns) = (entry.since.time.point, total.error_ns);
             let total = total.known(session.off_cpu);
             let work = if self.counting.is_on() { Work::of(self.counting.since_left()) } else { None };
             let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
@@ -152,17 +146,11 @@ impl<'a> Thread<'a> {
 
 /// What a frame that ends was to the call that it ran in, and what it took, if it was a child of that.
 #[inline(always)]
-fn child(
-    trees: &Gatherer,
-    frame: &Frame,
-    below: &[Frame],
-    end: EventTime,
-    off_cpu_ns: u64,
-) -> Option<(Child, RunningTotal)> {
+fn child(trees: &Gatherer, frame: &Frame, below: &[Frame], end: ThreadTime) -> Option<(Child, RunningTotal)> {
     let Part::Node(kind) = part(trees, frame, below) else { return None };
-    let total = took(frame, end, off_cpu_ns);
-    let site = if frame.kind.is_mark() { MaybeIp::UNKNOWN } else { frame.site };
-    let child = Child { kind, function: frame.function, space: frame.space, site };
+    let total = end.since(&frame.begun);
+    let site = if frame.kind.is_mark() { MaybeIp::UNKNOWN } else { frame.site.ip };
+    let child = Child { kind, function: frame.function, space: frame.site.space, site };
     (frame.kind != FrameKind::Found).then_some((child, total))
 }
 
@@ -181,15 +169,4 @@ fn part(trees: &Gatherer, frame: &Frame, below: &[Frame]) -> Part<ChildKind> {
             ChildKind::of_call(frame.function, caller.map(|caller| caller.function))
         }
     })
-}
-
-/// What a frame that ends took.
-#[inline(always)]
-fn took(frame: &Frame, end: EventTime, off_cpu_ns: u64) -> RunningTotal {
-    RunningTotal {
-        count: 1,
-        sum_ns: end.point.since(frame.start.point),
-        off_cpu_ns: off_cpu_ns.saturating_sub(frame.off_cpu_ns),
-        error_ns: end.error_since_ns(&frame.start),
-    }
 }

@@ -11,7 +11,7 @@ use model::{Avma, FunctionAt, FunctionKind, Site, Target};
 use crate::frames::{Frames, Notice};
 use crate::landing::Landing;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind};
+use crate::stack::{EntrySite, Frame, FrameKind};
 use crate::status::Status;
 
 pub(crate) trait Filter<'a>: Landing<'a> {
@@ -32,7 +32,8 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let is_inner = session.map.is_inner_call(from.function, function, at_entry);
         let mut frame = self.frame(function, if is_inner { FrameKind::Inner } else { FrameKind::Call });
-        (frame.site, frame.caller, frame.ret) = (from.ip.into(), from.function, from.next_ip().into());
+        frame.site.set(from);
+        frame.ret = from.next_ip().into();
         frame.hidden = true;
         (frame, at_entry)
     }
@@ -88,20 +89,20 @@ pub(crate) trait Filter<'a>: Landing<'a> {
         let FunctionAt { id: function, at_entry } = self.function_outside(session, to);
         let Some(top) = self.top() else { return };
         if top.function == function && session.map.kind(function) == FunctionKind::Symbol {
-            self.control_mut().away = Some(self.clocks());
+            self.control_mut().away = Some(self.time());
             return;
         }
         let (ret, undecided) = (top.ret, top.undecided || !self.is_certain(self.depth() - 1));
         // As in `jump`: what a call inside a function, or a stub of the PLT, jumps to was called there.
-        let (kind, site, caller) = match top.kind {
-            FrameKind::Inner => (FrameKind::Call, top.site, top.caller),
-            FrameKind::Call | FrameKind::Tail if top.is_stub() => (top.kind, top.site, top.caller),
-            _ => (FrameKind::Tail, from.ip.into(), from.function),
+        let (kind, site) = match top.kind {
+            FrameKind::Inner => (FrameKind::Call, top.site),
+            FrameKind::Call | FrameKind::Tail if top.is_stub() => (top.kind, top.site),
+            _ => (FrameKind::Tail, EntrySite::of(self.control().space, from)),
         };
         self.pop_group(session, true);
         if ret.is_known() {
             let mut frame = self.frame(function, kind);
-            (frame.site, frame.caller, frame.ret) = (site, caller, ret);
+            (frame.site, frame.ret) = (site, ret);
             // It returns for a frame that may be gone.
             (frame.hidden, frame.undecided) = (true, undecided);
             self.push(session, frame, at_entry && may_enter);

@@ -14,6 +14,7 @@ use crate::control::{Control, KernelEntry};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::status::Status;
+use crate::thread_clock::ThreadTime;
 
 /// What the rules say of frames that neither begin nor end by that.
 pub(crate) enum Notice<'e> {
@@ -67,8 +68,8 @@ pub(crate) trait Frames<'a> {
     fn get(&self, i: usize) -> Option<&Frame>;
     /// Frame `i` may be in code of this function.
     fn has_code_of(&self, i: usize, function: FunctionId) -> bool;
-    /// The time, and the thread's off-CPU time by now.
-    fn clocks(&self) -> (EventTime, u64);
+    /// Now.
+    fn time(&self) -> ThreadTime;
     /// A frame that starts now.
     fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame;
     /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found

@@ -11,9 +11,10 @@
 
 use std::ops::Range;
 
-use model::{EventTime, FunctionId};
+use model::FunctionId;
 
 use crate::stack::Frame;
+use crate::thread_clock::ThreadTime;
 use crate::tree::{CALLERS_MAX, CallTree, Merged, Node, ShortCalls, Trees};
 
 /// Nodes that are kept before those that are alike become one, where that is all that is asked for.
@@ -40,14 +41,12 @@ pub(crate) struct Gatherer {
     scratch: CallTree,
 }
 
-/// The begin of the frame at the bottom: its first node, its time and the off-CPU time then.
+/// The begin of the frame at the bottom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     /// Where the nodes begin.
     first: usize,
-    since: EventTime,
-    /// The thread's off-CPU time then.
-    off_cpu_ns: u64,
+    begun: ThreadTime,
 }
 
 /// What becomes of the nodes inside a frame that ends.
@@ -81,8 +80,7 @@ impl Gatherer {
     #[inline]
     pub(crate) fn enter(&mut self, frame: &Frame, is_bottom: bool) -> usize {
         if is_bottom {
-            self.base =
-                Some(Base { first: self.nodes.len(), since: frame.start, off_cpu_ns: frame.off_cpu_ns });
+            self.base = Some(Base { first: self.nodes.len(), begun: frame.begun });
         }
         self.nodes.len()
     }
@@ -109,9 +107,7 @@ impl Gatherer {
     /// thread is one tree.
     pub(crate) fn since_base(&self, bottom: Frame) -> Frame {
         match self.base {
-            Some(Base { since, off_cpu_ns, .. }) if self.is_whole => {
-                Frame { start: since, off_cpu_ns, ..bottom }
-            }
+            Some(Base { begun, .. }) if self.is_whole => Frame { begun, ..bottom },
             _ => bottom,
         }
     }

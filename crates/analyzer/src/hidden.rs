@@ -6,7 +6,7 @@ use crate::control::Control;
 use crate::filter::Filter;
 use crate::frames::{Frames, Notice};
 use crate::session::Session;
-use crate::stack::{DEPTH_MAX, Frame, FrameKind};
+use crate::stack::{DEPTH_MAX, Frame, FrameKind, FrameRole};
 use crate::thread::Thread;
 
 impl<'a> Thread<'a> {
@@ -69,12 +69,13 @@ impl<'a> Thread<'a> {
     pub(crate) fn passes(&mut self) {
         let Some(base) = self.top_base() else { return };
         let Some(&Frame { kind: FrameKind::Filter, site, .. }) = self.get(base) else { return };
-        let group = self.stack.iter().skip(base).filter(|frame| frame.is_active).count();
+        let site = site.ip;
+        let group = self.stack.iter().skip(base).filter(|frame| frame.role.is_active()).count();
         let below = self.stack.activations.len().saturating_sub(group);
         let (below, group) = self.stack.activations.split_at_mut(below);
         let below = below.last_mut();
         if below.as_ref().is_none_or(|below| below.is_floor()) {
-            for wanted in group.iter().filter_map(|call| call.wanted) {
+            for wanted in group.iter().filter_map(|call| call.role.wanted) {
                 self.entered.outer_sites.add(wanted, site);
             }
         }
@@ -103,12 +104,12 @@ impl<'a> Thread<'a> {
     /// The frame on `base` returns for a hidden stub of the PLT: that was only in the way of its caller.
     fn came_by_stub(&mut self, base: usize, ret: Avma) -> bool {
         let Some(below) = base.checked_sub(1) else { return false };
-        let gathers = below.checked_sub(1).and_then(|i| self.get(i)).is_some_and(|frame| frame.gathers);
+        let role = FrameRole::part_of(below.checked_sub(1).and_then(|i| self.get(i)));
         let Some([stub, frame]) = self.stack.get_mut(below..=base) else { return false };
         let is_stub = stub.hidden && stub.ret.is(ret) && stub.is_stub();
         if is_stub {
-            (frame.kind, frame.site, frame.caller) = (stub.kind, stub.site, stub.caller);
-            (stub.kind, stub.gathers) = (FrameKind::Inner, gathers);
+            (frame.kind, frame.site) = (stub.kind, stub.site);
+            (stub.kind, stub.role) = (FrameKind::Inner, role);
         }
         is_stub
     }
@@ -119,8 +120,7 @@ impl<'a> Thread<'a> {
         let entry = frame.entry;
         if let Some(site) = session.map.call_before(space, ret, entry.get()) {
             frame.kind = FrameKind::Filter;
-            frame.site = site.into();
-            frame.caller = session.map.function_at(space, site).id;
+            (frame.site.function, frame.site.ip) = (session.map.function_at(space, site).id, site.into());
             let below = base.checked_sub(1).and_then(|i| self.stack.get_mut(i));
             if let Some(mark) = below.filter(|below| below.kind.is_mark()) {
                 // It is not the handler, but what that has called.

@@ -18,7 +18,7 @@ use crate::status::Status;
 
 pub(crate) trait Kernel<'a>: Filter<'a> {
     fn leave_to_kernel(&mut self, syscall: bool, from: Site, to: Option<Avma>) {
-        let since = self.clocks();
+        let since = self.time();
         let control = self.control_mut();
         control.left = Some(Left::Kernel(KernelEntry { syscall, from, to, space: control.space, since }));
     }
@@ -47,7 +47,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         }
         if entry.syscall && entry.space != self.control().space {
             // The process executes another program: nothing of the old one goes on.
-            return self.execute(session, entry.since.0, to);
+            return self.execute(session, entry.since.time, to);
         }
         if self.goes_on_at_mark(session, to) {
             return;
@@ -63,7 +63,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
     fn sigreturn(&mut self, session: &mut Session<'a>, to: Target) {
         let interrupted = self.depth().checked_sub(2).and_then(|below| self.get(below));
         let enters_handler = self.enters_handler(session, interrupted, to);
-        let goes_on = |mark: &Frame| !mark.site.is_known() || mark.goes_on_at(to.ip);
+        let goes_on = |mark: &Frame| !mark.site.ip.is_known() || mark.goes_on_at(to.ip);
         let is_known_handler = enters_handler && self.control().is_handler(to.function);
         if !self.top().is_some_and(goes_on) && !is_known_handler {
             // The handler changed where to go on; or it is another one, as control has landed elsewhere than
@@ -75,7 +75,7 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         if mark.goes_on_at(to.ip) {
             return;
         }
-        if !mark.site.is_known() {
+        if !mark.site.ip.is_known() {
             return self.after_unknown_handler(session, to);
         }
         if enters_handler {
@@ -107,9 +107,9 @@ pub(crate) trait Kernel<'a>: Filter<'a> {
         let mut mark = self.frame(to.function, kind);
         if entry.syscall {
             self.notice(session, Notice::KernelStay(&entry));
-            mark.site = entry.from.next_ip().into();
+            mark.site.ip = entry.from.next_ip().into();
         } else {
-            (mark.site, mark.start, mark.off_cpu_ns) = (entry.from.ip.into(), entry.since.0, entry.since.1);
+            (mark.site.ip, mark.begun) = (entry.from.ip.into(), entry.since);
         }
         self.push_handler(session, mark, to);
     }

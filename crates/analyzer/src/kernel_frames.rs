@@ -17,9 +17,10 @@ use crate::frames::{Frames, Landings, Notice, Otherwise};
 use crate::kernel_level::{KernelLevel, Unseen};
 use crate::landing::Landing;
 use crate::session::Session;
-use crate::stack::{DEPTH_MAX, Frame, FrameKind};
+use crate::stack::{DEPTH_MAX, Frame, FrameKind, FrameRole};
 use crate::status::{Cut, CutCause, Status};
 use crate::thread::Thread;
+use crate::thread_clock::ThreadTime;
 use crate::transfers::Transfers;
 
 /// The frames of the innermost level, which is taken out of the thread meanwhile; so is the thread's control
@@ -47,8 +48,8 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
     pub(crate) fn enter(&mut self, session: &mut Session<'a>, entry: &KernelEntry, to: Target) {
         let mut frame = self.frame(to.function, FrameKind::KernelEntry);
         if entry.syscall {
-            (frame.site, frame.caller, frame.space) =
-                (entry.from.ip.into(), entry.from.function, entry.space);
+            frame.site.space = entry.space;
+            frame.site.set(entry.from);
         }
         self.push(session, frame, to.at_entry);
     }
@@ -59,7 +60,7 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
     }
 
     /// Tracing goes on after it was off since `since`: what returned or was called meanwhile was not seen.
-    pub(crate) fn resume(&mut self, session: &mut Session<'a>, since: (EventTime, u64), to: Target) {
+    pub(crate) fn resume(&mut self, session: &mut Session<'a>, since: ThreadTime, to: Target) {
         let depth = self.depth();
         self.level.unseen.get_or_insert(Unseen { since, depth });
         self.found(session, to);
@@ -104,9 +105,9 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
         }
     }
 
-    /// All that ran in this level has ended: control is back below it. `last`: time, and off-CPU time then,
-    /// of the last event that was seen in it.
-    pub(crate) fn leave(&mut self, session: &mut Session<'a>, last: (EventTime, u64)) {
+    /// All that ran in this level has ended: control is back below it. `last`: the last event that was seen
+    /// in it.
+    pub(crate) fn leave(&mut self, session: &mut Session<'a>, last: ThreadTime) {
         let is_entered = self.get(0).is_some_and(|base| base.kind == FrameKind::KernelEntry);
         let exits_in_sight = matches!(self.control().left, Some(Left::Kernel(entry)) if entry.syscall);
         let is_tail = |i: usize| self.get(i).is_some_and(|frame| frame.chain > 0);
@@ -125,7 +126,7 @@ impl<'t, 'a> KernelFrames<'t, 'a> {
     /// A gap begins in the kernel: all that is open in this level has ended in it, or goes on unknown.
     pub(crate) fn cut(&mut self, session: &mut Session<'a>, cause: GapCause) {
         let open = self.thread.stack.active(self.level.floor);
-        let wanted = open.filter(|(_, activation)| activation.wanted.is_some());
+        let wanted = open.filter(|(_, activation)| activation.role.wanted.is_some());
         self.thread.entered.ghosts.add(wanted.map(|(frame, _)| (frame.function, frame.ret)));
         self.thread.cut_by = Some(Cut { cause: CutCause::Gap(cause), cpu: self.thread.cpu(session) });
         self.close_to(session, 0, Status::Cut);
@@ -164,12 +165,12 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         self.thread.stack.has_code_of(self.level.floor + i, function)
     }
 
-    fn clocks(&self) -> (EventTime, u64) {
-        self.thread.clocks()
+    fn time(&self) -> ThreadTime {
+        self.thread.clock.time()
     }
 
     fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame {
-        Frame::new(function, kind, self.thread.control.space, self.clocks())
+        Frame::new(function, kind, self.thread.control.space, self.time())
     }
 
     fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
@@ -181,8 +182,11 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
         }
         let is_base = self.depth() == 0;
         self.thread.push(session, frame, entry);
-        if is_base && let Some(base) = self.thread.stack.last_mut() {
-            base.gathers &= base.is_active; // and not for code below the level
+        if is_base
+            && let Some(base) = self.thread.stack.last_mut()
+            && !base.role.is_active()
+        {
+            base.role = FrameRole::None; // no part of the code below the level
         }
     }
 
@@ -214,7 +218,7 @@ impl<'a> Frames<'a> for KernelFrames<'_, 'a> {
 
     /// What is open may have ended unseen: a later return tells.
     fn appears(&mut self, session: &mut Session<'a>, to: Target, _: bool) {
-        self.resume(session, self.clocks(), to);
+        self.resume(session, self.time(), to);
     }
 
     fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {

@@ -3,12 +3,12 @@
 use model::{AuxOffset, Counters, EventTime};
 
 use crate::control::{Control, KernelEntry, Left};
+use crate::thread_clock::ThreadTime;
 
 /// Control has not been seen in a frame that was open then.
 #[derive(Clone, Copy)]
 pub(crate) struct Unseen {
-    /// Time, and the thread's off-CPU time then.
-    pub(crate) since: (EventTime, u64),
+    pub(crate) since: ThreadTime,
     /// Number of frames of the level then.
     pub(crate) depth: usize,
 }
@@ -32,8 +32,8 @@ pub(crate) struct KernelPart {
     pub(crate) levels: Vec<KernelLevel>,
     /// Time and AUX packet of the last event of user code.
     pub(crate) user: (EventTime, AuxOffset),
-    /// Time of the last event in the kernel, and the off-CPU time then.
-    pub(crate) last: (EventTime, u64),
+    /// The last event in the kernel.
+    pub(crate) last: ThreadTime,
     /// The frame that ends is a level's first: no child of the frame below, which is of another level, or of
     /// user code.
     pub(crate) closes_base: bool,

@@ -38,26 +38,26 @@ impl<'a> Thread<'a> {
     ) {
         let TraceEvent::Branch(branch) = event else { return };
         let is_first = !self.kernel.is_entered();
-        if session.around.traces_whole_cpus && (self.kernel.is_lost || self.off_cpu.is_off(branch.time.point))
+        if session.around.traces_whole_cpus
+            && (self.kernel.is_lost || self.clock.off_cpu.is_off(branch.time.point))
         {
             self.kernel.is_lost = !is_first;
             let (since, depth) = (self.kernel.last, self.stack.len());
             for level in &mut self.kernel.levels {
                 level.unseen.get_or_insert(Unseen { since, depth });
             }
-            self.going = None;
+            self.control.going = None;
             return;
         }
         if is_first {
-            self.kernel.user = (self.now, self.at);
+            self.kernel.user = (self.clock.now, self.clock.at);
         }
         if let Some(counters) = counters {
             self.counting.reach(event, counters);
         }
-        let since = self.clocks();
-        self.off_cpu.pass_in_kernel(branch.time);
-        (self.now, self.at) = (branch.time, branch.at);
-        self.kernel.last = self.clocks();
+        let since = self.time();
+        self.clock.reach_in_kernel(branch);
+        self.kernel.last = self.time();
         if session.code.is_some() {
             self.ran(session, since, &branch.transfer);
         }
@@ -169,11 +169,11 @@ impl<'a> Thread<'a> {
     /// Control is in user code: all levels are left.
     pub(crate) fn leave_kernel(&mut self, session: &mut Session<'a>) {
         if self.kernel.is_entered() {
-            self.off_cpu.pass_in_kernel(self.now);
+            self.clock.off_cpu.pass_in_kernel(self.clock.now);
             while self.kernel.is_entered() {
                 self.leave_level(session);
             }
-            self.off_cpu.leave_kernel();
+            self.clock.off_cpu.leave_kernel();
             self.kernel.is_lost = false;
         }
         let functions = session.around.functions;
@@ -193,7 +193,7 @@ impl<'a> Thread<'a> {
             self.counting.set_left(left);
         }
         self.kernel.forget();
-        self.off_cpu.leave_kernel();
+        self.clock.off_cpu.leave_kernel();
     }
 
     /// The thread's stream has ended, perhaps in the kernel. Its calls took at least up to there. As those of
@@ -202,14 +202,14 @@ impl<'a> Thread<'a> {
         if !self.kernel.is_entered() {
             return;
         }
-        let is_off = self.off_cpu.ends_off(self.kernel.user.0, end);
+        let is_off = self.clock.off_cpu.ends_off(self.kernel.user.0, end);
         while let Some(level) = self.kernel.levels.pop().filter(|_| !is_off) {
             let mut frames = KernelFrames::new(self, level);
             frames.close_to(session, 0, Status::OpenEnd);
             frames.into_level();
         }
         self.kernel.forget();
-        self.off_cpu.leave_kernel();
-        (self.now, self.at) = self.kernel.user;
+        self.clock.off_cpu.leave_kernel();
+        (self.clock.now, self.clock.at) = self.kernel.user;
     }
 }

@@ -106,6 +106,7 @@ pub mod stats;
 mod status;
 mod summary;
 mod thread;
+mod thread_clock;
 mod total;
 mod traced_causes;
 mod transfers;

@@ -36,7 +36,7 @@ impl<'a> Thread<'a> {
         self.pass_deaths(session, |_, reborn| reborn <= until);
         self.decide_overdue(session, until.min(self.life_end(session)));
         if self.undecided.is_none() {
-            self.off_cpu.pass_without_event(until);
+            self.clock.off_cpu.pass_without_event(until);
         }
     }
 
@@ -60,9 +60,9 @@ impl<'a> Thread<'a> {
     fn end_life(&mut self, session: &mut Session<'a>, end: Ns) {
         self.decide_rest(session, end);
         self.finish_in_kernel(session, end);
-        self.window.seen(self.now.point);
-        if let Some(until) = self.off_cpu.finish(self.now, end) {
-            self.now = EventTime::exact(until.max(self.now.point));
+        self.window.seen(self.clock.now.point);
+        if let Some(until) = self.clock.off_cpu.finish(self.clock.now, end) {
+            self.clock.now = EventTime::exact(until.max(self.clock.now.point));
         }
         self.close_to(session, 0, Status::OpenEnd);
     }
@@ -87,17 +87,16 @@ impl<'a> Thread<'a> {
 
     /// The next event is of another thread with the same number, which has seen nothing yet.
     fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
-        let later = self.off_cpu.split_off(reborn);
+        let later = self.clock.off_cpu.split_off(reborn);
         self.end_life(session, died);
         self.kernel.forget();
-        self.off_cpu.leave_kernel();
-        self.off_cpu.count_to(0);
-        self.off_cpu.go_on(later);
+        self.clock.off_cpu.leave_kernel();
+        self.clock.off_cpu.count_to(0);
+        self.clock.off_cpu.go_on(later);
         self.window.pass_death(died, reborn);
         let executed = self.control.executed.filter(|executed| *executed >= reborn);
         self.control = Control::new(true, executed);
         self.certainty = Certainty::default();
         self.entered = Entered::after(self.entered.numbers());
-        self.going = None;
     }
 }

@@ -28,7 +28,7 @@ impl<'a> Thread<'a> {
         match landings.frames.as_slice() {
             [only] => self.go_on_in(session, *only, landings.by_return, landings.otherwise),
             _ => {
-                let undecided = Undecided::new(self.now, self.control.clone(), landings);
+                let undecided = Undecided::new(self.clock.now, self.control.clone(), landings);
                 self.undecided = Some(Box::new(undecided));
             }
         }
@@ -43,7 +43,7 @@ impl<'a> Thread<'a> {
 
     /// No event from before `time` will come: decides a landing that has waited too long.
     pub(crate) fn decide_overdue(&mut self, session: &mut Session<'a>, time: Ns) {
-        while self.off_cpu.ended_by(time) >= OFF_CPU_MAX
+        while self.clock.off_cpu.ended_by(time) >= OFF_CPU_MAX
             && let Some(undecided) = self.undecided.take()
         {
             let held = self.decide(session, *undecided, LandingVerdict::NoMore);
@@ -111,7 +111,7 @@ impl<'a> Thread<'a> {
     ) -> Vec<Held> {
         session.held_events = session.held_events.saturating_sub(undecided.events.len());
         if let Some(landed) = undecided.innermost() {
-            self.now = undecided.now;
+            self.clock.now = undecided.now;
             self.certainty.choose();
             let is_guess = undecided.otherwise == Otherwise::InAny;
             let is_unsettled = !is_guess && undecided.verdict() == LandingVerdict::Wait;

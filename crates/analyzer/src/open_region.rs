@@ -22,4 +22,6 @@ pub(crate) struct OpenRegion {
     pub(crate) off_cpu_ns: u64,
     /// The thread's counters then.
     pub(crate) counters: Counters,
+    /// It ends where the current event leads to.
+    pub(crate) is_at_end: bool,
 }

@@ -5,7 +5,7 @@ use model::{Avma, BranchKind, FunctionId, FunctionKind, SpaceId, TraceEvent, Tra
 use crate::counted::Counted;
 use crate::frames::Frames;
 use crate::session::Session;
-use crate::stack::{Frame, FrameKind};
+use crate::stack::FrameKind;
 use crate::thread::Thread;
 
 /// Jumps from function to function in one call that are looked at.
@@ -62,7 +62,8 @@ impl<'a> Thread<'a> {
         };
         // Between the two only time passes.
         self.reaches(space, begun);
-        let frame = Frame { site: from.ip.into(), ..self.frame(child.function, FrameKind::Call) };
+        let mut frame = self.frame(child.function, FrameKind::Call);
+        frame.site.ip = from.ip.into();
         self.reaches(space, ended);
         let counted = counted(child.begin, child.end);
         self.add_child_above(session, &frame, counted.as_ref());

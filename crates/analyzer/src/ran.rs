@@ -1,13 +1,12 @@
 //! Follows control through the own code of a wanted call or region, from event to event.
 
-use model::{
-    Avma, BranchKind, EndKind, EventTime, FunctionId, FunctionKind, Site, SpaceId, Target, Transfer,
-};
+use model::{Avma, BranchKind, EndKind, FunctionId, FunctionKind, Site, SpaceId, Target, Transfer};
 
 use crate::maybe_ip::MaybeIp;
 use crate::own_code::{CodeBegin, CodeDetail, CodeSpan, Going, Paused};
 use crate::session::Session;
 use crate::thread::Thread;
+use crate::thread_clock::ThreadTime;
 use crate::total::RunningTotal;
 
 /// How straight code ends.
@@ -19,18 +18,13 @@ enum How {
 }
 
 impl<'a> Thread<'a> {
-    /// Control comes to a change of control in the code that has run since `since`: time, and the thread's
-    /// off-CPU time. The frames are still those of that code.
-    pub(crate) fn ran(&mut self, session: &mut Session<'a>, since: (EventTime, u64), transfer: &Transfer) {
-        let Some(going) = self.going.take() else { return };
+    /// Control comes to a change of control in the code that has run since then. The frames are still those of
+    /// that code.
+    pub(crate) fn ran(&mut self, session: &mut Session<'a>, since: ThreadTime, transfer: &Transfer) {
+        let Some(going) = self.control.going.take() else { return };
         let Some(how) = how_it_ends(session, transfer) else { return };
         let Some(top) = self.stack.last().copied().filter(|_| self.stack.gathers_any()) else { return };
-        let mut total = RunningTotal {
-            count: 0,
-            sum_ns: self.now.point.since(since.0.point),
-            off_cpu_ns: self.off_cpu.total_ns().saturating_sub(since.1),
-            error_ns: self.now.error_since_ns(&since.0),
-        };
+        let mut total = RunningTotal { count: 0, ..self.clock.time().since(&since) };
         total.add(going.before);
         let from = match how {
             How::Left(from) => from,
@@ -47,8 +41,8 @@ impl<'a> Thread<'a> {
         // A stub's time is that of the code that calls it.
         let (start, last, functions) = if top.is_stub() {
             let is_from_caller = going.function != from.function;
-            let start = if is_from_caller { going.start.into() } else { top.site };
-            (start, top.site, [if is_from_caller { going.function } else { top.caller }; 2])
+            let start = if is_from_caller { going.start.into() } else { top.site.ip };
+            (start, top.site.ip, [if is_from_caller { going.function } else { top.site.function }; 2])
         } else {
             (going.start.into(), MaybeIp::from(from.ip), [going.function, from.function])
         };
@@ -79,7 +73,8 @@ impl<'a> Thread<'a> {
             Transfer::End { .. } => return,
         };
         let Target { ip, function, .. } = to;
-        self.going = Some(Going { space, start: ip, begin, function, before: RunningTotal::default() });
+        self.control.going =
+            Some(Going { space, start: ip, begin, function, before: RunningTotal::default() });
         if !self.stack.gathers_any() {
             return;
         }
@@ -88,7 +83,7 @@ impl<'a> Thread<'a> {
             match running.paused {
                 Some(paused) if paused.at == ip => {
                     running.paused = None;
-                    self.going = Some(paused.going);
+                    self.control.going = Some(paused.going);
                 }
                 _ => running.end_paused(&mut code.places),
             }

@@ -21,6 +21,7 @@ use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
 use crate::status::{Cut, CutCause, Status};
 use crate::thread::{Ending, Thread};
+use crate::thread_clock::ThreadTime;
 use crate::tree::Node;
 use crate::work::Work;
 
@@ -28,13 +29,13 @@ use crate::work::Work;
 fn as_frame(open: &OpenRegion, frame: &Frame) -> Frame {
     let mut own = Frame {
         function: open.mark.region,
-        start: open.activation.start,
-        off_cpu_ns: open.off_cpu_ns,
+        begun: ThreadTime { time: open.activation.start, off_cpu_ns: open.off_cpu_ns },
         first: open.first,
         ..*frame
     };
     if let Some(begin) = open.begin {
-        (own.kind, own.caller, own.site) = (FrameKind::Call, frame.function, begin.into());
+        own.kind = FrameKind::Call;
+        (own.site.function, own.site.ip) = (frame.function, begin.into());
     }
     own
 }
@@ -64,7 +65,7 @@ impl<'a> Thread<'a> {
             Some(_) => true,
             None => has_ip_filter && (!after_gap || to.at_entry),
         };
-        let handler_returns = |mark: &Frame| mark.kind == FrameKind::Interrupted && mark.site.is(to.ip);
+        let handler_returns = |mark: &Frame| mark.kind == FrameKind::Interrupted && mark.site.ip.is(to.ip);
         let interrupted = self.stack.iter().rev().find(|frame| frame.kind.is_mark());
         is_known && self.control.interrupted_at != Some(to.ip) && !interrupted.is_some_and(handler_returns)
     }
@@ -107,32 +108,33 @@ impl<'a> Thread<'a> {
             Transfer::Start { .. } => true,
             Transfer::End { .. } => false,
         };
-        let is_new = |frame: &Frame| frame.function == to.function && frame.start.point == self.now.point;
+        let is_new =
+            |frame: &Frame| frame.function == to.function && frame.begun.time.point == self.clock.now.point;
         enters && to.at_entry && self.stack.get(frame).is_some_and(is_new)
     }
 
     fn ends_now(&self, status: Status) -> Ending {
-        Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump: false }
+        Ending { at: self.time(), status, by_jump: false }
     }
 
     fn begin_region(&mut self, session: &mut Session<'a>, frame: usize, mark: AtMark, begin: Option<Avma>) {
         let mut activation = session.new_activation();
-        activation.wanted = Some(mark.wanted);
+        activation.role.wanted = Some(mark.wanted);
         let first = self.trees.len();
         self.enter_wanted(session, mark.wanted, false, &mut activation);
-        let off_cpu_ns = self.off_cpu.total_ns();
+        let off_cpu_ns = self.clock.off_cpu.total_ns();
         let counters = self.counting.now();
-        self.stack.regions.push(OpenRegion { frame, first, activation, mark, begin, off_cpu_ns, counters });
+        let is_at_end = false;
+        let open = OpenRegion { frame, first, activation, mark, begin, is_at_end, off_cpu_ns, counters };
+        self.stack.regions.push(open);
     }
 
     /// The frame on top ends, and so do its regions: one that ends where control goes then is complete.
     #[inline(never)]
     pub(crate) fn end_regions_of_top(&mut self, session: &mut Session<'a>, end: Ending) {
         while let Some(open) = self.stack.regions.last().filter(|open| open.frame + 1 == self.stack.len()) {
-            let is_end = |mark: &AtMark| mark.wanted == open.mark.wanted && mark.ends;
-            let is_at_end = self.reached.as_ref().is_some_and(|marks| marks.iter().any(is_end));
             let status = match end.status {
-                Status::Complete | Status::Unwound if is_at_end => Status::Complete,
+                Status::Complete | Status::Unwound if open.is_at_end => Status::Complete,
                 Status::Complete => Status::Unwound,
                 other => other,
             };
@@ -158,7 +160,7 @@ impl<'a> Thread<'a> {
         let row = CallRow { counted: counted.filter(|_| end.status.counted()), ..row };
         let later = self.stack.regions.iter().skip(at).filter(|later| later.activation.has_tree).count();
         let root = activation.has_tree.then(|| self.root(session, &frame, end));
-        let off_cpu_ns = (frame.off_cpu_ns, end.off_cpu_ns);
+        let off_cpu_ns = (frame.begun.off_cpu_ns, end.at.off_cpu_ns);
         let around = open.frame + usize::from(open.begin.is_some());
         let tree =
             root.map(|(first, root)| (first, Node { work: counted.and_then(Work::of), ..root }, later));

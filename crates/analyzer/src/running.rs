@@ -5,6 +5,7 @@ use crate::children::{Child, RunningSums};
 use crate::counted::Counted;
 use crate::own_code::{CodeSpan, RunningCode};
 use crate::passed::Passed;
+use crate::request::Role;
 use crate::total::RunningTotal;
 use crate::tree::CallTree;
 use model::{AuxOffset, Cpu, EventTime};
@@ -12,10 +13,8 @@ use model::{AuxOffset, Cpu, EventTime};
 /// What a call of a wanted function (or of the ancestor) gathers while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
-    /// Number of the wanted function; `None` for an ancestor only.
-    pub(crate) wanted: Option<u32>,
-    /// It is an ancestor.
-    pub(crate) ancestor: bool,
+    /// What its function is to the request.
+    pub(crate) role: Role,
     /// It was reported before (cut), and was found running again.
     pub(crate) reported: bool,
     /// Place among the entries of the function in the thread.
@@ -40,7 +39,7 @@ pub(crate) struct Activation {
 impl Activation {
     /// It stands for what made a run of calls ([`crate::runs`]), which may be no call of a wanted function.
     pub(crate) fn is_floor(&self) -> bool {
-        self.wanted.is_none() && !self.ancestor
+        self.role == Role::default()
     }
 }
 

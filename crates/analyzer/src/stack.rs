@@ -10,15 +10,18 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use model::{Avma, EventTime, FunctionId, FunctionKind, SpaceId};
+use model::{Avma, FunctionId, FunctionKind, Site, SpaceId};
 
 use crate::children::{Child, ChildPlaces};
 use crate::counted::Counted;
 use crate::maybe_ip::MaybeIp;
 use crate::open_region::OpenRegion;
 use crate::own_code::RunningCode;
+use crate::regions::AtMark;
+use crate::request::Role;
 use crate::running::Activation;
 use crate::status::Status;
+use crate::thread_clock::ThreadTime;
 use crate::total::RunningTotal;
 
 /// Frames that a stack may have.  More than an 8 MB stack can hold (a frame takes at least 16 bytes there).
@@ -63,22 +66,75 @@ impl FrameKind {
     }
 }
 
+/// The instruction that entered a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntrySite {
+    pub(crate) space: SpaceId,
+    /// The function that it belongs to: the caller.
+    pub(crate) function: FunctionId,
+    pub(crate) ip: MaybeIp,
+}
+
+impl EntrySite {
+    pub(crate) fn of(space: SpaceId, site: Site) -> Self {
+        Self { space, function: site.function, ip: site.ip.into() }
+    }
+
+    /// It is this one, of the same space.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, site: Site) {
+        (self.function, self.ip) = (site.function, site.ip.into());
+    }
+}
+
+/// What a frame is to the request. An active one has an [`Activation`]; what ends in one that gathers is a
+/// child of the innermost activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameRole {
+    /// Nothing.
+    None,
+    /// A call of the ancestor: active.
+    Ancestor,
+    /// A call of a wanted function: active, and gathers.
+    Wanted,
+    /// Part of its caller, which gathers.
+    PartOfWanted,
+}
+
+impl FrameRole {
+    /// Of a call of a function with this role.
+    pub(crate) fn of_entered(role: Role) -> Self {
+        if role.wanted.is_some() { Self::Wanted } else { Self::Ancestor }
+    }
+
+    /// Of a part of this caller.
+    pub(crate) fn part_of(caller: Option<&Frame>) -> Self {
+        if caller.is_some_and(|caller| caller.role.gathers()) { Self::PartOfWanted } else { Self::None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, Self::Ancestor | Self::Wanted)
+    }
+
+    #[inline(always)]
+    pub(crate) fn gathers(self) -> bool {
+        matches!(self, Self::Wanted | Self::PartOfWanted)
+    }
+}
+
 /// A function that was entered and not left. One comes and goes with each call of the trace: what few of them
 /// have is beside it, in [`Stack`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) function: FunctionId,
-    /// The function that `site` belongs to.
-    pub(crate) caller: FunctionId,
-    /// The instruction that entered it.
-    pub(crate) site: MaybeIp,
+    pub(crate) site: EntrySite,
     /// Its first instruction, if tracing began there ([`FrameKind::Filter`], [`FrameKind::Signal`]), or if a
     /// frame that was not known returned there ([`FrameKind::Found`]): only the restorer of signals is
     /// returned to so.
     pub(crate) entry: MaybeIp,
     /// Where it returns to. If that is not known its entry was not seen: any return leaves it.
     pub(crate) ret: MaybeIp,
-    pub(crate) space: SpaceId,
     /// How many tail calls ago its group began.
     pub(crate) chain: u32,
     pub(crate) kind: FrameKind,
@@ -88,14 +144,8 @@ pub(crate) struct Frame {
     pub(crate) code: FunctionKind,
     /// A landing that nothing decides may have ended it.
     pub(crate) undecided: bool,
-    /// It matters to the request: it has an [`Activation`].
-    pub(crate) is_active: bool,
-    /// What ends in it is a child of the innermost activation: that is its own and of a wanted function, or
-    /// its caller's, of which it is part.
-    pub(crate) gathers: bool,
-    pub(crate) start: EventTime,
-    /// The thread's off-CPU time at `start`.
-    pub(crate) off_cpu_ns: u64,
+    pub(crate) role: FrameRole,
+    pub(crate) begun: ThreadTime,
     /// Where the nodes of its subtree begin, while a tree is gathered.
     pub(crate) first: usize,
 }
@@ -107,30 +157,21 @@ impl Frame {
         if self.kind == FrameKind::Found { Status::OpenStart } else { end }
     }
 
-    /// Of a function that runs since then: time, and the thread's off-CPU time.
+    /// Of a function that runs since then, in this space.
     #[inline(always)]
-    pub(crate) fn new(
-        function: FunctionId,
-        kind: FrameKind,
-        space: SpaceId,
-        (start, off_cpu_ns): (EventTime, u64),
-    ) -> Self {
+    pub(crate) fn new(function: FunctionId, kind: FrameKind, space: SpaceId, begun: ThreadTime) -> Self {
         Self {
             function,
-            caller: FunctionId::UNKNOWN,
-            site: MaybeIp::UNKNOWN,
+            site: EntrySite { space, function: FunctionId::UNKNOWN, ip: MaybeIp::UNKNOWN },
             entry: MaybeIp::UNKNOWN,
             ret: MaybeIp::UNKNOWN,
-            space,
             chain: 0,
             kind,
             hidden: false,
             code: FunctionKind::Symbol,
             undecided: false,
-            is_active: false,
-            gathers: false,
-            start,
-            off_cpu_ns,
+            role: FrameRole::None,
+            begun,
             first: 0,
         }
     }
@@ -156,15 +197,15 @@ impl Frame {
 
     /// The rules of calls see no difference.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let seen = |f: &Self| (f.function, f.kind, f.site, f.entry, f.ret, f.chain, f.hidden);
+        let seen = |f: &Self| (f.function, f.kind, f.site.ip, f.entry, f.ret, f.chain, f.hidden);
         seen(self) == seen(other)
     }
 
     /// It is a mark, and the interrupted code goes on at `ip`.
     pub(crate) fn goes_on_at(&self, ip: Avma) -> bool {
         match self.kind {
-            FrameKind::Interrupted => self.site.is(ip),
-            FrameKind::InterruptedSyscall => self.site.is(ip) || self.site.is(ip.plus(SYSCALL_LEN)),
+            FrameKind::Interrupted => self.site.ip.is(ip),
+            FrameKind::InterruptedSyscall => self.site.ip.is(ip) || self.site.ip.is(ip.plus(SYSCALL_LEN)),
             _ => false,
         }
     }
@@ -174,7 +215,7 @@ impl Frame {
 #[derive(Default)]
 pub(crate) struct Stack {
     frames: Vec<Frame>,
-    /// One for each frame that [is active](Frame::is_active), in their order.
+    /// One for each frame that [is active](FrameRole::is_active), in their order.
     pub(crate) activations: Vec<Activation>,
     /// Regions that have begun in them, in the order of their frames, and of their beginnings.
     pub(crate) regions: Vec<OpenRegion>,
@@ -232,14 +273,15 @@ impl Stack {
     /// The active frames from the one at `base` on, outermost first.
     pub(crate) fn active(&mut self, base: usize) -> impl Iterator<Item = (&mut Frame, &mut Activation)> {
         let frames = self.frames.get_mut(base..).unwrap_or_default();
-        let count = frames.iter().filter(|frame| frame.is_active).count();
+        let count = frames.iter().filter(|frame| frame.role.is_active()).count();
         let first = self.activations.len().saturating_sub(count);
-        frames.iter_mut().filter(|frame| frame.is_active).zip(self.activations.iter_mut().skip(first))
+        frames.iter_mut().filter(|frame| frame.role.is_active()).zip(self.activations.iter_mut().skip(first))
     }
 
     /// The thread's off-CPU time at the begin of the oldest active frame or region; `None`: there is none.
     pub(crate) fn off_cpu_from_ns(&self) -> Option<u64> {
-        let active = self.frames.iter().filter(|frame| frame.is_active).map(|frame| frame.off_cpu_ns);
+        let active =
+            self.frames.iter().filter(|frame| frame.role.is_active()).map(|frame| frame.begun.off_cpu_ns);
         active.chain(self.regions.iter().map(|region| region.off_cpu_ns)).min()
     }
 
@@ -275,12 +317,12 @@ impl Stack {
     /// What ends on top is a child of a call that gathers them.
     #[inline(always)]
     pub(crate) fn gathers_top(&self) -> bool {
-        matches!(&*self.frames, [.., caller, _] if caller.gathers)
+        matches!(&*self.frames, [.., caller, _] if caller.role.gathers())
     }
 
     /// What ends in the frame on top is a child.
     pub(crate) fn gathers(&self) -> bool {
-        self.frames.last().is_some_and(|top| top.gathers)
+        self.frames.last().is_some_and(|top| top.role.gathers())
     }
 
     /// What ends in the frame on top is a child of a call, or of a region.
@@ -298,7 +340,7 @@ impl Stack {
         (child, total): (Child, RunningTotal),
         counted: Option<&Counted>,
     ) {
-        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.gathers)
+        if self.frames.get(depth.wrapping_sub(1)).is_some_and(|caller| caller.role.gathers())
             && let Some(activation) = self.activations.last_mut()
         {
             match counted {
@@ -323,6 +365,13 @@ impl Stack {
             None => _ = region.children.add(places, child, total),
             Some(counted) => region.children.add_counted(places, child, total, counted),
         });
+    }
+
+    /// The current event leads to these marks: regions that end there are complete if their frame ends by it.
+    pub(crate) fn reach_marks(&mut self, marks: &[AtMark]) {
+        for open in &mut self.regions {
+            open.is_at_end = marks.iter().any(|mark| mark.wanted == open.mark.wanted && mark.ends);
+        }
     }
 
     /// The own code of what the frame on top is the own code of: a call, and the regions that are open there.

@@ -1,11 +1,9 @@
 //! One thread: its events in order, and what becomes of its frames, which the rules ([`crate::frames`]) open
 //! and close.
 
-use std::sync::Arc;
-
 use model::{
-    AuxOffset, Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, StretchCounters,
-    Target, Tid, TraceEvent, Transfer,
+    Avma, BranchEvent, Counters, Cpu, EventTime, FunctionId, Gap, Ns, SpaceId, StretchCounters, Target, Tid,
+    TraceEvent, Transfer,
 };
 
 use crate::branches::Branches;
@@ -20,12 +18,11 @@ use crate::held::Held;
 use crate::kernel_level::KernelPart;
 use crate::maybe_ip::MaybeIp;
 use crate::off_cpu::OffCpuClock;
-use crate::own_code::Going;
-use crate::regions::AtMark;
 use crate::request::Surroundings;
 use crate::session::Session;
-use crate::stack::{DEPTH_MAX, Frame, FrameKind, Stack};
+use crate::stack::{DEPTH_MAX, Frame, FrameKind, FrameRole, Stack};
 use crate::status::{Cut, CutCause, Status};
+use crate::thread_clock::{ThreadClock, ThreadTime};
 use crate::transfers::Transfers;
 use crate::undecided::Undecided;
 use crate::window::ThreadWindow;
@@ -34,10 +31,7 @@ use crate::window::ThreadWindow;
 pub(crate) struct Thread<'a> {
     pub(crate) tid: Tid,
     pub(crate) stack: Stack,
-    /// Time and AUX packet of the current event; the time after it, if it is a gap.
-    pub(crate) now: EventTime,
-    pub(crate) at: AuxOffset,
-    pub(crate) off_cpu: OffCpuClock<'a>,
+    pub(crate) clock: ThreadClock<'a>,
     pub(crate) control: Control,
     /// A landing that the following events decide.
     pub(crate) undecided: Option<Box<Undecided>>,
@@ -46,15 +40,8 @@ pub(crate) struct Thread<'a> {
     pub(crate) entered: Entered,
     /// What cuts the frames that end now.
     pub(crate) cut_by: Option<Cut>,
-    /// Regions that begin or end at the instruction that the current event leads to.
-    pub(crate) reached: Option<Arc<[AtMark]>>,
     pub(crate) trees: Gatherer,
     pub(crate) counting: Counting,
-    /// With this number of frames the next one is opened with care: at the depth that is followed, and always
-    /// where counters were asked for.
-    care_from: usize,
-    /// The straight code that runs, if that is asked for.
-    pub(crate) going: Option<Going>,
     /// Where it is in kernel code, if functions of that are asked for.
     pub(crate) kernel: KernelPart,
 }
@@ -62,8 +49,7 @@ pub(crate) struct Thread<'a> {
 /// How a frame ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Ending {
-    pub(crate) time: EventTime,
-    pub(crate) off_cpu_ns: u64,
+    pub(crate) at: ThreadTime,
     pub(crate) status: Status,
     pub(crate) by_jump: bool,
 }
@@ -77,27 +63,22 @@ impl<'a> Thread<'a> {
         Self {
             tid,
             stack: Stack::default(),
-            now: EventTime::default(),
-            at: AuxOffset(0),
-            off_cpu: OffCpuClock::new(life.map_or(&[], |l| &l.off_cpu)),
+            clock: ThreadClock::new(OffCpuClock::new(life.map_or(&[], |l| &l.off_cpu))),
             control: Control::new(base_known, executed),
             undecided: None,
             certainty: Certainty::default(),
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
             entered: Entered::default(),
             cut_by: None,
-            reached: None,
             trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
             counting: Counting::new(session.counts),
-            care_from: if session.counts { 0 } else { DEPTH_MAX },
-            going: None,
             kernel: KernelPart::default(),
         }
     }
 
     /// The thread's off-CPU time at the begin of its oldest open call that the request asks for.
     pub(crate) fn off_cpu_from_ns(&self) -> u64 {
-        self.stack.off_cpu_from_ns().unwrap_or_else(|| self.off_cpu.total_ns())
+        self.stack.off_cpu_from_ns().unwrap_or_else(|| self.clock.off_cpu.total_ns())
     }
 
     /// Goes on with a recording that has grown.
@@ -105,40 +86,31 @@ impl<'a> Thread<'a> {
         let Self {
             tid,
             stack,
-            now,
-            at,
-            off_cpu,
+            clock: ThreadClock { now, at, off_cpu },
             control,
             undecided,
             certainty,
             window,
             entered,
             cut_by,
-            reached,
             trees,
             counting,
-            care_from,
-            going,
             kernel,
         } = self;
         let life = around.schedule.thread(tid);
+        let off_cpu = off_cpu.with_intervals(life.map_or(&[], |life| &life.off_cpu));
         Thread {
-            off_cpu: off_cpu.with_intervals(life.map_or(&[], |life| &life.off_cpu)),
+            clock: ThreadClock { now, at, off_cpu },
             window: window.grown(life, around.window.1),
             tid,
             stack,
-            now,
-            at,
             control,
             undecided,
             certainty,
             entered,
             cut_by,
-            reached,
             trees,
             counting,
-            care_from,
-            going,
             kernel,
         }
     }
@@ -233,7 +205,7 @@ impl<'a> Thread<'a> {
     ) {
         match event {
             TraceEvent::Branch(branch) => {
-                let since = self.clocks();
+                let since = self.time();
                 self.reaches(space, branch);
                 if CODE {
                     self.ran(session, since, &branch.transfer);
@@ -254,9 +226,12 @@ impl<'a> Thread<'a> {
     /// Acts on a change of control where regions may begin or end.
     #[inline(never)]
     fn transfer_past_marks(&mut self, session: &mut Session<'a>, transfer: &Transfer) {
-        self.reached = self.marks_reached(session, transfer);
+        let Some(marks) = self.marks_reached(session, transfer) else {
+            return self.transfer(session, transfer);
+        };
+        self.stack.reach_marks(&marks);
         self.transfer(session, transfer);
-        let Some(marks) = self.reached.take() else { return };
+        self.stack.reach_marks(&[]);
         match &mut self.undecided {
             // In which frame is known later.
             Some(undecided) => undecided.marks = Some((marks, *transfer)),
@@ -267,8 +242,8 @@ impl<'a> Thread<'a> {
     /// It is the time of this event.
     #[inline(always)]
     pub(crate) fn reaches(&mut self, space: SpaceId, branch: &BranchEvent) {
-        (self.now, self.at, self.control.space) = (branch.time, branch.at, space);
-        self.off_cpu.pass(branch.time);
+        self.clock.reach(branch);
+        self.control.space = space;
     }
 
     /// Where no function of the kernel is asked for its code has no frames: a thread is away until it is back
@@ -283,8 +258,10 @@ impl<'a> Thread<'a> {
     ) {
         if let (Some(scheduler), TraceEvent::Branch(branch)) = (session.around.scheduler, event) {
             match branch.transfer {
-                Transfer::Start { to, .. } if to.ip == scheduler => self.off_cpu.enter_scheduler(branch.time),
-                Transfer::End { .. } => self.off_cpu.leave_scheduler(branch.time),
+                Transfer::Start { to, .. } if to.ip == scheduler => {
+                    self.clock.off_cpu.enter_scheduler(branch.time)
+                }
+                Transfer::End { .. } => self.clock.off_cpu.leave_scheduler(branch.time),
                 _ => (),
             }
         }
@@ -303,12 +280,12 @@ impl<'a> Thread<'a> {
     #[inline(never)]
     fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
-        self.now = gap.from;
-        self.at = gap.at;
+        self.clock.now = gap.from;
+        self.clock.at = gap.at;
         session.lose(self.tid, self.cpu(session), gap, lost_ns);
         let passes = session.passes_gap(&self.control, gap);
         if self.kernel.is_entered() {
-            self.off_cpu.pass_in_kernel(gap.from);
+            self.clock.off_cpu.pass_in_kernel(gap.from);
             match passes {
                 true => self.lose_kernel(session, gap.cause),
                 false => {
@@ -317,10 +294,10 @@ impl<'a> Thread<'a> {
                 }
             }
         }
-        self.off_cpu.pass(gap.from); // a thread may come to a CPU without a trace
+        self.clock.off_cpu.pass(gap.from); // a thread may come to a CPU without a trace
         if passes {
-            self.off_cpu.pass(EventTime::exact(gap.to.lo));
-            self.now = gap.to;
+            self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
+            self.clock.now = gap.to;
             self.control.base_known |= std::mem::take(&mut self.control.is_new);
             self.control.left = Some(Left::OutOfSight);
             return;
@@ -333,22 +310,22 @@ impl<'a> Thread<'a> {
         {
             self.control.interrupted_at = Some(entry.from.ip);
         }
-        self.off_cpu.leave_kernel();
-        self.off_cpu.pass(EventTime::exact(gap.to.lo));
+        self.clock.off_cpu.leave_kernel();
+        self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
-        self.going = None;
+        self.control.going = None;
         (self.control.base_known, self.control.is_new) = (false, false);
-        self.now = gap.to;
+        self.clock.now = gap.to;
     }
 
     /// The CPU that it is on now.
     pub(crate) fn cpu(&self, session: &Session<'a>) -> Option<Cpu> {
-        session.around.schedule.cpu_of(self.tid, self.now.point)
+        session.around.schedule.cpu_of(self.tid, self.clock.now.point)
     }
 
     /// The latest time that was seen.
     pub(crate) fn last_ns(&self) -> Ns {
-        self.now.point
+        self.clock.now.point
     }
 
     /// Before a frame is opened: makes room if the stack is too deep, and notes the counters.
@@ -360,13 +337,13 @@ impl<'a> Thread<'a> {
             frame.chain = 0;
         }
         if self.counting.is_on() {
-            self.counting.open_frame(frame.start.point != self.now.point);
+            self.counting.open_frame(frame.begun.time.point != self.clock.now.point);
         }
     }
 
     /// Ends all frames; code that is found running later may be one of them.
     pub(crate) fn cut_all(&mut self, session: &mut Session<'a>, cause: CutCause) {
-        let wanted = self.stack.active(0).filter(|(_, activation)| activation.wanted.is_some());
+        let wanted = self.stack.active(0).filter(|(_, activation)| activation.role.wanted.is_some());
         let calls = wanted.map(|(frame, _)| (frame.function, frame.ret));
         match cause {
             CutCause::StackSwitch => self.entered.ghosts.add_elsewhere(calls),
@@ -419,7 +396,7 @@ impl<'a> Thread<'a> {
         let is_plain = self.control.away.is_none() && !self.trees.is_open();
         self.certainty.is_of(top)
             && is_plain
-            && self.stack.last().is_some_and(|top| !top.is_active)
+            && self.stack.last().is_some_and(|top| !top.role.is_active())
             && !self.stack.has_regions_on_top()
     }
 
@@ -429,16 +406,16 @@ impl<'a> Thread<'a> {
         let below = self.stack.len().saturating_sub(1);
         let Some(frame) = self.stack.last_mut() else { return };
         frame.undecided |= self.certainty.end(below);
-        let is_active = frame.is_active;
+        let is_active = frame.role.is_active();
         let end = self.ending(status, by_jump);
         if self.stack.has_regions_on_top() {
             self.end_regions_of_top(session, end);
         }
         let has_tree = is_active && self.end_activation(session, end);
         if self.counting.is_on() {
-            self.add_as_child::<true>(session, end.time, end.off_cpu_ns);
+            self.add_as_child::<true>(session, end.at);
         } else {
-            self.add_as_child::<false>(session, end.time, end.off_cpu_ns);
+            self.add_as_child::<false>(session, end.at);
         }
         if self.trees.is_open() {
             self.gather(session, end);
@@ -457,7 +434,7 @@ impl<'a> Thread<'a> {
     /// Ends the frame on top, which matters to the call that it is a child of alone, with its counters.
     #[inline(never)]
     fn close_counted(&mut self, session: &mut Session<'a>) {
-        self.add_as_child::<true>(session, self.now, self.off_cpu.total_ns());
+        self.add_as_child::<true>(session, self.time());
         self.stack.pop();
         self.counting.close_frame();
     }
@@ -466,8 +443,8 @@ impl<'a> Thread<'a> {
     #[inline]
     fn ending(&self, status: Status, by_jump: bool) -> Ending {
         match self.control.away {
-            None => Ending { time: self.now, off_cpu_ns: self.off_cpu.total_ns(), status, by_jump },
-            Some((time, off_cpu_ns)) => Ending { time, off_cpu_ns, status, by_jump: true },
+            None => Ending { at: self.time(), status, by_jump },
+            Some(at) => Ending { at, status, by_jump: true },
         }
     }
 }
@@ -498,30 +475,30 @@ impl<'a> Frames<'a> for Thread<'a> {
     }
 
     #[inline(always)]
-    fn clocks(&self) -> (EventTime, u64) {
-        (self.now, self.off_cpu.total_ns())
+    fn time(&self) -> ThreadTime {
+        self.clock.time()
     }
 
     #[inline(always)]
     fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame {
         let undecided = self.certainty.is_lost() && kind == FrameKind::Found;
-        Frame { undecided, ..Frame::new(function, kind, self.control.space, self.clocks()) }
+        Frame { undecided, ..Frame::new(function, kind, self.control.space, self.time()) }
     }
 
     /// Opens a frame; `entry`: control is at the function's first instruction (or the function is found
     /// running).
     #[inline(always)]
     fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, entry: bool) {
-        if self.stack.len() >= self.care_from {
+        if self.counting.is_on() || self.stack.len() >= DEPTH_MAX {
             self.open_with_care(session, &mut frame);
         }
         frame.code = session.map.kind_of_entered(frame.function);
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
         if entry && let Some(role) = session.roles.get(frame.function) {
-            (frame.is_active, frame.gathers) = (true, role.wanted.is_some());
+            frame.role = FrameRole::of_entered(role);
             self.activate(session, frame.function, frame.kind, role);
         } else if frame.is_part_of_caller() {
-            frame.gathers = self.stack.last().is_some_and(|caller| caller.gathers);
+            frame.role = FrameRole::part_of(self.stack.last());
         }
         self.stack.push(frame);
     }
@@ -530,7 +507,7 @@ impl<'a> Frames<'a> for Thread<'a> {
     #[inline(always)]
     fn close(&mut self, session: &mut Session<'a>, status: Status, by_jump: bool) {
         if self.is_plain_end() {
-            self.add_as_child::<false>(session, self.now, self.off_cpu.total_ns());
+            self.add_as_child::<false>(session, self.time());
             self.stack.pop();
         } else if self.counting.is_on() && self.is_end_of_child() {
             self.close_counted(session);
@@ -581,9 +558,9 @@ impl<'a> Frames<'a> for Thread<'a> {
     }
 
     fn execute(&mut self, session: &mut Session<'a>, since: EventTime, to: Target) {
-        let now = std::mem::replace(&mut self.now, since);
+        let now = std::mem::replace(&mut self.clock.now, since);
         self.close_to(session, 0, Status::OpenEnd);
-        self.now = now;
+        self.clock.now = now;
         self.control.base_known = to.at_entry;
         self.found(session, to);
     }
@@ -635,11 +612,11 @@ impl<'a> Frames<'a> for Thread<'a> {
                     self.leave_kernel(session);
                 }
                 if starts {
-                    self.off_cpu.start(self.now);
+                    self.clock.off_cpu.start(self.clock.now);
                 }
-                self.window.enter_filter(self.now.point);
+                self.window.enter_filter(self.clock.now.point);
             }
-            Notice::GoesOut => self.window.leave_filter(self.now.point),
+            Notice::GoesOut => self.window.leave_filter(self.clock.now.point),
         }
     }
 }

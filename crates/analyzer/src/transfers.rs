@@ -101,7 +101,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
     #[inline(never)]
     fn start(&mut self, session: &mut Session<'a>, to: Target, after_gap: bool) {
         self.notice(session, Notice::ComesIn { starts: true });
-        let (now, is_empty) = (self.clocks().0, self.depth() == 0);
+        let (now, is_empty) = (self.time().time, self.depth() == 0);
         let is_without_past = self.is_without_past();
         let Surroundings { has_ip_filter, is_part, .. } = session.around;
         let control = self.control_mut();

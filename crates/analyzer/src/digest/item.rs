@@ -31,7 +31,9 @@ impl RunItem for RunPart<RunDigest> {
     fn kind(&self) -> ItemKind<'_> {
         match self {
             Self::Event(event) => ItemKind::Event(event),
-            Self::Run(run) => ItemKind::Run { caller: run.digest.caller, starts: run.digest.starts },
+            Self::Run(run) => {
+                ItemKind::Run { caller: run.digest.needs.caller, starts: run.digest.needs.starts }
+            }
         }
     }
 
@@ -72,7 +74,7 @@ impl DigestedItem for RunPart<RunDigest> {
         for item in items {
             match item {
                 Self::Event(_) => events += 1,
-                Self::Run(run) => of_runs = run.digest.depth.max(of_runs),
+                Self::Run(run) => of_runs = run.digest.needs.depth.max(of_runs),
             }
         }
         events + of_runs

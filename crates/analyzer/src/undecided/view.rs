@@ -10,6 +10,7 @@ use crate::frames::{Frames, Landings};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind, Stack};
 use crate::status::Status;
+use crate::thread_clock::ThreadTime;
 
 /// How well an event fits a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -261,12 +262,12 @@ impl<'a> Frames<'a> for View<'_> {
         i + 1 == self.kept && self.is_plain || self.get(i).is_some_and(Frame::is_plain)
     }
 
-    fn clocks(&self) -> (EventTime, u64) {
+    fn time(&self) -> ThreadTime {
         Default::default()
     }
 
     fn frame(&self, function: FunctionId, kind: FrameKind) -> Frame {
-        Frame::new(function, kind, self.now.control.space, self.clocks())
+        Frame::new(function, kind, self.now.control.space, self.time())
     }
 
     fn push(&mut self, session: &mut Session<'a>, mut frame: Frame, _entry: bool) {
