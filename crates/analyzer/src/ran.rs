@@ -18,8 +18,8 @@ enum How {
 }
 
 impl<'a> Thread<'a> {
-    /// Control comes to a change of control in the code that has run since then. The frames are still those of
-    /// that code.
+    /// Control comes to a change of control in the code that has run since then. The frames are still those
+    /// of that code.
     pub(crate) fn ran(&mut self, session: &mut Session<'a>, since: ThreadTime, transfer: &Transfer) {
         let Some(going) = self.control.going.take() else { return };
         let Some(how) = how_it_ends(session, transfer) else { return };
