@@ -24,7 +24,7 @@ impl<'a> Thread<'a> {
         if role.ancestor {
             self.entered.ancestors.push(self.stack.activations.len());
         }
-        let mut activation = Activation { role, ..session.new_activation() };
+        let mut activation = Activation { role, ..session.pool.take() };
         (activation.reported, activation.has_tree) = (false, false);
         if let Some(wanted) = role.wanted {
             let is_reported = kind == FrameKind::Found && self.entered.ghosts.found(function);
@@ -84,7 +84,7 @@ impl<'a> Thread<'a> {
             below.passed.add_all(&activation.passed);
         }
         let has_tree = activation.has_tree;
-        session.recycle(activation);
+        session.pool.give_back(activation);
         has_tree
     }
 
@@ -100,14 +100,15 @@ impl<'a> Thread<'a> {
         root: Option<(usize, Node, usize)>,
         (activation, around): (&Activation, usize),
     ) {
-        let around = if session.with_callers { around } else { 0 };
+        let around = if session.wants_callers() { around } else { 0 };
         let around = self.stack.get(..around).unwrap_or_default();
         let callers = around.iter().rev().filter(|frame| !frame.is_part_of_caller());
         let callers =
             callers.map(|frame| if frame.kind.is_mark() { FunctionId::UNKNOWN } else { frame.function });
         let tree = root.map(|(first, root, later)| self.trees.tree(first, root, later, callers));
         let (children, code) = (activation.children.all(), activation.code.spans.all());
-        let ancestor = session.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
+        let ancestor =
+            session.asked.request.ancestor.map(|ancestor| (ancestor.latency, self.entered.ancestors.last()));
         let counted = activation.children.counted();
         let ended = EndedCall { row: &row, children, counted, code, off_cpu_ns };
         match ancestor {
@@ -141,7 +142,7 @@ impl<'a> Thread<'a> {
         frame: &Frame,
         end: Ending,
     ) {
-        let Some(ancestor) = session.ancestor else { return };
+        let Some(ancestor) = session.asked.request.ancestor else { return };
         let latency_ns = end.at.time.point.since(frame.begun.time.point);
         let fits = if end.status.counted() {
             ancestor.latency.contains(latency_ns)
@@ -188,7 +189,11 @@ impl<'a> Thread<'a> {
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
             error_ns: time.row_error_since_ns(&start),
-            off_cpu_ns: session.off_cpu.ns(end.at.off_cpu_ns.saturating_sub(frame.begun.off_cpu_ns)),
+            off_cpu_ns: session
+                .sums
+                .calls
+                .off_cpu()
+                .ns(end.at.off_cpu_ns.saturating_sub(frame.begun.off_cpu_ns)),
             status: end.status,
             cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
             caller,

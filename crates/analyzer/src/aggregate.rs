@@ -128,6 +128,11 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         }
     }
 
+    /// The records tell of times off the CPU.
+    pub(crate) fn off_cpu(&self) -> OffCpuKnown {
+        self.off_cpu
+    }
+
     /// What was asked.
     pub(crate) fn request(&self) -> &Arc<Request> {
         &self.request

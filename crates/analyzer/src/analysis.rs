@@ -1,11 +1,10 @@
 //! The whole: events of all threads in, one report out.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use model::{
-    AuxOffset, AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionId, FunctionSet, Gap,
-    GapCause, Ns, Pid, SpaceId, StretchCounters, Tid, TraceEvent, WholeRun,
+    AuxOffset, AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
+    SpaceId, StretchCounters, Tid, TraceEvent, WholeRun,
 };
 use rustc_hash::FxHashMap;
 
@@ -18,7 +17,7 @@ use crate::report::{Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_sink::RowSink;
 use crate::session::Session;
-use crate::summary::{Summary, SummedFunction, SummedRecording};
+use crate::summary::{Summary, SummedRecording};
 use crate::thread::Thread;
 use crate::tree::TreeSink;
 
@@ -44,7 +43,7 @@ impl<'a> Analysis<'a> {
             (FxHashMap::default(), FinishedThreads::default(), request.tids.clone());
         let mut analysis = Self { session, threads, finished, tids, events: 0 };
         analysis.meet_threads();
-        analysis.session.is_starting = false;
+        analysis.session.rows.end_start();
         analysis
     }
 
@@ -88,14 +87,14 @@ impl<'a> Analysis<'a> {
     /// The same, which gives the rows of calls to `sink` as they end, whether the report keeps them or not.
     #[must_use]
     pub fn giving_rows_to(mut self, sink: &'a mut (dyn RowSink + 'a)) -> Self {
-        self.session.give_rows_to(sink);
+        self.session.rows.give_to(sink);
         self
     }
 
     /// Makes an analysis that follows calls through their own code, for [`Self::finish_with_code`].
     #[must_use]
     pub fn with_code(mut self, request: CodeRequest<'a>) -> Self {
-        let functions = self.session.calls.request().functions.len();
+        let functions = self.session.asked.request.functions.len();
         self.session.code = Some(CodeSums::new(request, functions));
         self
     }
@@ -147,7 +146,7 @@ impl<'a> Analysis<'a> {
         let Self { mut session, mut threads, finished, tids, events } = self;
         for thread in threads.values_mut().flatten() {
             thread.pass_time(&mut session, until);
-            session.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
+            session.sums.causes.keep_from(thread.tid, thread.off_cpu_from_ns());
         }
         let threads = threads.into_iter();
         let threads = threads.map(|(tid, thread)| (tid, thread.map(|thread| thread.grown(nowhere))));
@@ -163,12 +162,12 @@ impl<'a> Analysis<'a> {
             if let Some(Some(mut thread)) = self.threads.remove(tid) {
                 let end = thread.life_end(&self.session);
                 thread.decide_rest(&mut self.session, end);
-                let rows = self.session.rows.take();
+                let rows = std::mem::take(&mut self.session.rows);
                 thread.finish(&mut self.session, thread.last_ns());
                 self.session.rows = rows;
                 self.finished.add(&thread);
             }
-            self.session.causes.forget(*tid);
+            self.session.sums.causes.forget(*tid);
         }
     }
 
@@ -185,15 +184,7 @@ impl<'a> Analysis<'a> {
     /// Takes the sums of the calls that have ended since they were taken last; the summary at the end has the
     /// others.
     pub fn take_calls(&mut self) -> CallSums {
-        let request = Arc::clone(self.session.calls.request());
-        let calls = self.session.calls.take().named(|child| self.session.map.name(child));
-        let causes = self.session.causes.take(request.functions.len());
-        let function = |((position, id), (calls, causes)): ((u32, &FunctionId), (_, _))| {
-            (*id, SummedFunction { causes, ..SummedFunction::of_calls(position, calls) })
-        };
-        CallSums::new(
-            (0..).zip(&request.functions).zip(calls.into_iter().zip(causes)).map(function).collect(),
-        )
+        CallSums::new(self.session.sums.take(&mut self.session.map))
     }
 
     /// Time lost so far, of all threads.
@@ -228,18 +219,13 @@ impl<'a> Analysis<'a> {
             no_times: session.around.no_times,
             no_off_cpu: session.around.no_off_cpu(),
         };
-        let request = Arc::clone(session.calls.request());
-        let calls = session.calls.named(|child| session.map.name(child));
-        let told_by = session.causes.told_by();
-        let sums = calls.into_iter().zip(session.causes.finish(request.functions.len()));
-        let function = |((position, id), (calls, (causes, reasons))): ((u32, &FunctionId), (_, (_, _)))| {
-            (*id, SummedFunction { position, calls, causes, reasons })
-        };
-        let functions = (0..).zip(&request.functions).zip(sums).map(function).collect();
-        let code = session.code.take().map(|code| code.finish(&mut session.map, session.off_cpu));
+        let told_by = session.sums.causes.told_by();
+        let functions = session.sums.take(&mut session.map);
+        let off_cpu = session.sums.calls.off_cpu();
+        let code = session.code.take().map(|code| code.finish(&mut session.map, off_cpu));
         let recording =
             SummedRecording { trace, ledger: session.loss, threads: windows, limits: session.limits };
-        let summary = Summary::new(functions, recording, told_by, request.counters);
+        let summary = Summary::new(functions, recording, told_by, session.asked.request.counters);
         (summary, code.unwrap_or_default())
     }
 }
@@ -270,8 +256,8 @@ impl EventSink for Analysis<'_> {
         let needs_jumps = |code: &CodeSums<'_>| code.detail() == CodeDetail::Instructions;
         let is_asked = self.session.code.as_ref().is_some_and(needs_jumps);
         is_asked.then(|| {
-            let wanted = self.session.calls.request().functions.iter().copied();
-            wanted.chain(self.session.regions.functions().iter()).collect()
+            let wanted = self.session.asked.request.functions.iter().copied();
+            wanted.chain(self.session.asked.regions.functions().iter()).collect()
         })
     }
 
@@ -289,7 +275,7 @@ impl EventSink for Analysis<'_> {
     }
 
     fn wants_counters(&self) -> bool {
-        self.session.counts
+        self.session.asked.counts()
     }
 
     fn events(&mut self, _pid: Pid, tid: Tid, space: SpaceId, events: &[TraceEvent]) {
@@ -321,7 +307,7 @@ impl<'a> Analysis<'a> {
             thread.meet(session, first.time());
         }
         match (thread, counters) {
-            (Some(thread), Some(counters)) if session.counts => {
+            (Some(thread), Some(counters)) if session.asked.counts() => {
                 thread.counted(session, space, events, counters);
             }
             (Some(thread), _) => thread.events(session, space, events),

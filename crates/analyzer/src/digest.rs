@@ -20,6 +20,7 @@ use model::{AuxOffset, DigestedRun, Digester, EventTime, FunctionId, RunPart, Sp
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::FunctionSums;
+use crate::asked::Asked;
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
 use crate::code_map::CodeMap;
@@ -33,6 +34,7 @@ use crate::passed::{OuterSites, Passed};
 use crate::place::ChildKind;
 use crate::report::Limits;
 use crate::request::{Request, Roles, Surroundings};
+use crate::row_output::RowOutput;
 use crate::running::{Activation, EndedCall};
 use crate::runs::{Run, RunItem, Sight, runs};
 use crate::session::Session;
@@ -128,21 +130,21 @@ impl RunDigest {
 impl<'a> RunDigester<'a> {
     /// `None` if trees, counters, a function's own code or regions are asked for, or the ancestor decides.
     pub(crate) fn of(session: &Session<'a>) -> Option<Self> {
-        let request = session.calls.request();
+        let Asked { request, roles, regions, .. } = &session.asked;
         let keeps = match &session.rows {
             _ if request.rows => Keeps::All,
-            Some(rows) if rows.takes_all() => Keeps::All,
-            Some(_) => Keeps::Slowest,
-            None => Keeps::Nothing,
+            RowOutput::Sink(rows) if rows.takes_all() => Keeps::All,
+            RowOutput::Sink(_) => Keeps::Slowest,
+            _ => Keeps::Nothing,
         };
-        let is_followed = session.trees.is_some() || session.counts || session.code.is_some();
-        let in_turn = is_followed || !session.regions.is_empty();
+        let is_followed = session.trees.is_some() || session.asked.counts() || session.code.is_some();
+        let in_turn = is_followed || !regions.is_empty();
         let events_min =
             if request.functions.len() > FEW_FUNCTIONS { EVENTS_MIN_OF_MANY } else { EVENTS_MIN };
-        let alone = !in_turn && session.ancestor.is_none();
+        let alone = !in_turn && request.ancestor.is_none();
         alone.then(|| Self {
             request: Arc::clone(request),
-            roles: Arc::clone(&session.roles),
+            roles: Arc::clone(roles),
             known: Mutex::default(),
             around: session.around,
             events_min,
@@ -170,22 +172,22 @@ impl<'a> RunDigester<'a> {
         let mut thread = Thread::new(tid, &session);
         let digest = |run: Run| {
             let of_run = items.get(run.places.clone()).unwrap_or_default();
-            session.kept = RunCalls::new(self.keeps);
+            session.rows = RowOutput::Run(RunCalls::new(self.keeps));
             thread.digest(&mut session, space, run, of_run)
         };
         let digested = runs.into_iter().filter_map(digest).collect();
         if let Ok(mut known) = self.known.lock() {
-            known.push((session.map, session.causes));
+            known.push((session.map, session.sums.causes));
         }
         digested
     }
 
     fn session(&self) -> Session<'a> {
-        let (request, roles) = (Arc::clone(&self.request), Arc::clone(&self.roles));
+        let asked = Asked::of_run(Arc::clone(&self.request), Arc::clone(&self.roles));
         let known = self.known.lock().ok().and_then(|mut known| known.pop());
         let (map, causes) = known
             .unwrap_or_else(|| (CodeMap::new(self.around), TracedCauses::new(self.around, &self.request)));
-        Session::with(request, roles, self.around, (map, causes))
+        Session::with(asked, self.around, (map, causes))
     }
 }
 
@@ -243,7 +245,7 @@ impl<'a> Session<'a> {
         let passed = all.partition_point(|off| off.to.is_some_and(|to| to <= first.point));
         let left = all.get(passed..).unwrap_or_default();
         // Where none is left no call asks when they were.
-        let before_ns = if left.is_empty() { 0 } else { self.causes.off_cpu_before(tid, first.point) };
+        let before_ns = if left.is_empty() { 0 } else { self.sums.causes.off_cpu_before(tid, first.point) };
         OffCpuClock::after(before_ns, left)
     }
 }
@@ -273,9 +275,9 @@ impl<'a> Thread<'a> {
         let is_whole = I::pass(items, self, session, space);
         let caller = self.stack.activations.pop().filter(|_| self.stack.len() == 1);
         self.stack.clear();
-        let calls = session.calls.take().into_functions();
-        let causes = session.causes.take_met();
-        let kept = std::mem::take(&mut session.kept);
+        let calls = session.sums.calls.take().into_functions();
+        let causes = session.sums.causes.take_met();
+        let kept = session.rows.take_run();
         let open = std::mem::take(&mut self.entered.open);
         let outer_sites = std::mem::take(&mut self.entered.outer_sites);
         let is_within_limits = std::mem::take(&mut session.limits) == Limits::default();
@@ -353,9 +355,9 @@ impl<'a> Thread<'a> {
         }
         let open = &self.entered.open;
         let is_open = |wanted| open.get(wanted).is_some_and(|open| open.depth > 0);
-        session.calls.merge_whole_calls(&run.calls, is_open);
+        session.sums.calls.merge_whole_calls(&run.calls, is_open);
         let outermost = run.causes.iter().filter(|(wanted, _)| !is_open(*wanted));
-        outermost.for_each(|(wanted, causes)| session.causes.merge(wanted, causes));
+        outermost.for_each(|(wanted, causes)| session.sums.causes.merge(wanted, causes));
         self.clock.off_cpu.count_to(run.off_cpu.left.1);
         self.window.add_outside(first.point, run.outside_ns, self.clock.now.point);
         match self.stack.activations.last_mut() {
@@ -374,7 +376,7 @@ impl<'a> Thread<'a> {
                 other => other,
             };
             let depth = self.stack.len();
-            self.stack.add_child(&mut session.places, depth, (Child { kind, ..*child }, *total), None);
+            self.stack.add_child(&mut session.pool.places, depth, (Child { kind, ..*child }, *total), None);
         }
     }
 
@@ -394,7 +396,8 @@ impl<'a> Thread<'a> {
             RunCalls::Nothing => (),
             RunCalls::Slowest(slowest) => {
                 for (wanted, row, waited_for) in slowest.rows() {
-                    session.slow_call(wanted as u32, &in_thread(wanted as u32, row), waited_for);
+                    let wanted = wanted as u32;
+                    session.rows.row(wanted, &in_thread(wanted, row), waited_for);
                 }
             }
             RunCalls::All(calls) => {

@@ -38,7 +38,7 @@ impl<'a> Thread<'a> {
             }
             let depth = below.len();
             let counted = if COUNTS { self.count_top() } else { None };
-            self.stack.add_child(&mut session.places, depth, (child, total), counted.as_ref());
+            self.stack.add_child(&mut session.pool.places, depth, (child, total), counted.as_ref());
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Thread<'a> {
         if self.stack.gathers_any()
             && let Some((child, total)) = child(&self.trees, frame, &self.stack, end)
         {
-            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted);
+            self.stack.add_child(&mut session.pool.places, self.stack.len(), (child, total), counted);
         }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Thread<'a> {
             function: frame.function,
             site,
             start: frame.begun.time.point,
-            total: total.known(session.off_cpu),
+            total: total.known(session.sums.calls.off_cpu()),
             error_ns: total.error_ns,
             work: self.count_top().and_then(Work::of),
             size: 1,
@@ -117,13 +117,18 @@ impl<'a> Thread<'a> {
         if self.stack.gathers_any() {
             let child = Child { kind, function, space, site };
             let counted = self.counting.is_on().then(|| self.counting.since_left());
-            self.stack.add_child(&mut session.places, self.stack.len(), (child, total), counted.as_ref());
+            self.stack.add_child(
+                &mut session.pool.places,
+                self.stack.len(),
+                (child, total),
+                counted.as_ref(),
+            );
         }
         if is_gathered {
             let site = session.map.place(space, site.get());
             let status = Status::Complete;
             let (start, error_ns) = (entry.since.time.point, total.error_ns);
-            let total = total.known(session.off_cpu);
+            let total = total.known(session.sums.calls.off_cpu());
             let work = if self.counting.is_on() { Work::of(self.counting.since_left()) } else { None };
             let node = Node { kind, status, function, site, start, total, error_ns, work, size: 1 };
             let first = self.trees.len();

@@ -26,7 +26,7 @@ impl<'a> Thread<'a> {
         let Transfer::Start { to: back, .. } = start.transfer else { return false };
         let is_call = matches!(kind, BranchKind::Call | BranchKind::IndirectCall);
         let returns = back.ip == from.next_ip() && to != Some(back.ip) && !back.at_entry;
-        let may_be_marked = session.regions.functions().contains(back.function);
+        let may_be_marked = session.asked.regions.functions().contains(back.function);
         if !is_call
             || !returns
             || may_be_marked
@@ -39,7 +39,7 @@ impl<'a> Thread<'a> {
         }
         self.reaches(space, end);
         let (frame, at_entry) = self.frame_outside(session, from, to);
-        if at_entry && session.roles.get(frame.function).is_some() {
+        if at_entry && session.asked.roles.get(frame.function).is_some() {
             return false;
         }
         self.notice(session, Notice::GoesOut);

@@ -48,7 +48,7 @@ pub(crate) trait Landing<'a>: Frames<'a> {
     /// unseen. Code out of sight has jumped to the function, for a call that waits at `ip`. If there are
     /// several such calls, what follows tells which has returned. False if there is none.
     fn end_older_call(&mut self, session: &mut Session<'a>, from: &Site, ip: Avma) -> bool {
-        if session.stack_switches {
+        if session.asked.request.stack_switches {
             return false; // the function may run on another stack
         }
         let waits = |&i: &usize| self.get(i).is_some_and(|frame| frame.hidden && frame.ret.is(ip));

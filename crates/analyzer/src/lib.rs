@@ -29,8 +29,10 @@
 //! them.
 
 mod activation;
+mod activation_pool;
 mod aggregate;
 mod analysis;
+mod asked;
 pub mod branch_path;
 mod branches;
 mod by_row;
@@ -90,6 +92,7 @@ mod renumber;
 pub mod report;
 pub mod request;
 mod row_children;
+mod row_output;
 mod row_reasons;
 mod row_sink;
 #[cfg(test)]
@@ -109,6 +112,7 @@ mod thread;
 mod thread_clock;
 mod total;
 mod traced_causes;
+mod traced_sums;
 mod transfers;
 pub mod tree;
 mod undecided;

@@ -75,7 +75,7 @@ impl<'a> Thread<'a> {
     fn calls_plainly(&self, session: &Session<'a>) -> bool {
         self.is_plainly_inside()
             && self.is_plain(self.depth().wrapping_sub(1))
-            && session.regions.is_empty()
+            && session.asked.regions.is_empty()
             && !self.kernel.is_entered()
     }
 }
@@ -124,5 +124,5 @@ fn plain_child(
 /// What kind of code a function is, if the request does not ask about it.
 #[inline(always)]
 fn kind_of_other(session: &mut Session<'_>, function: FunctionId) -> Option<FunctionKind> {
-    (!session.roles.has(function)).then(|| session.map.kind_of_entered(function))
+    (!session.asked.roles.has(function)).then(|| session.map.kind_of_entered(function))
 }

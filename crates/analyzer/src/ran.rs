@@ -47,8 +47,8 @@ impl<'a> Thread<'a> {
             (going.start.into(), MaybeIp::from(from.ip), [going.function, from.function])
         };
         let is_wanted = |function: FunctionId| {
-            session.roles.get(function).is_some_and(|role| role.wanted.is_some())
-                || session.regions.functions().contains(function)
+            session.asked.roles.get(function).is_some_and(|role| role.wanted.is_some())
+                || session.asked.regions.functions().contains(function)
         };
         // Where it has jumped into the middle of other functions, their jumps are not in the trace.
         let is_straight = start <= last && functions.into_iter().all(is_wanted);

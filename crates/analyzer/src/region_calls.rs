@@ -54,7 +54,7 @@ impl<'a> Thread<'a> {
             Transfer::End { to: Some(ip), .. } => (ip, functions.function_at(space, ip).id),
             Transfer::Start { .. } | Transfer::End { .. } => return None,
         };
-        session.regions.at(functions, space, to)
+        session.asked.regions.at(functions, space, to)
     }
 
     /// Tracing starts at an instruction that control comes to, and did not stop at before it was executed.
@@ -118,7 +118,7 @@ impl<'a> Thread<'a> {
     }
 
     fn begin_region(&mut self, session: &mut Session<'a>, frame: usize, mark: AtMark, begin: Option<Avma>) {
-        let mut activation = session.new_activation();
+        let mut activation = session.pool.take();
         activation.role.wanted = Some(mark.wanted);
         let first = self.trees.len();
         self.enter_wanted(session, mark.wanted, false, &mut activation);
@@ -168,6 +168,6 @@ impl<'a> Thread<'a> {
         if activation.has_tree {
             self.trees.close(later);
         }
-        session.recycle(activation);
+        session.pool.give_back(activation);
     }
 }

@@ -166,11 +166,6 @@ impl Summary {
 }
 
 impl SummedFunction {
-    /// The sums of calls, without causes and reasons of their times off the CPU.
-    pub(crate) fn of_calls(position: u32, calls: FunctionSums<ChildKey>) -> Self {
-        Self { position, calls, causes: CauseSums::default(), reasons: ReasonsOfCalls::default() }
-    }
-
     pub(crate) fn merge(&mut self, other: &Self) {
         self.position = self.position.min(other.position);
         self.calls.merge(&other.calls);

@@ -70,8 +70,8 @@ impl<'a> Thread<'a> {
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
             entered: Entered::default(),
             cut_by: None,
-            trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns),
-            counting: Counting::new(session.counts),
+            trees: Gatherer::new(session.trees.as_ref().map(|(_, wanted)| wanted), session.min_node_ns()),
+            counting: Counting::new(session.asked.counts()),
             kernel: KernelPart::default(),
         }
     }
@@ -210,7 +210,7 @@ impl<'a> Thread<'a> {
                 if CODE {
                     self.ran(session, since, &branch.transfer);
                 }
-                if session.regions.is_empty() {
+                if session.asked.regions.is_empty() {
                     self.transfer(session, &branch.transfer);
                 } else {
                     self.transfer_past_marks(session, &branch.transfer);
@@ -265,7 +265,7 @@ impl<'a> Thread<'a> {
                 _ => (),
             }
         }
-        if !session.follows_kernel {
+        if !session.asked.follows_kernel {
             return;
         }
         if self.undecided.is_some() {
@@ -494,7 +494,7 @@ impl<'a> Frames<'a> for Thread<'a> {
         }
         frame.code = session.map.kind_of_entered(frame.function);
         frame.first = self.trees.enter(&frame, self.stack.is_empty());
-        if entry && let Some(role) = session.roles.get(frame.function) {
+        if entry && let Some(role) = session.asked.roles.get(frame.function) {
             frame.role = FrameRole::of_entered(role);
             self.activate(session, frame.function, frame.kind, role);
         } else if frame.is_part_of_caller() {
@@ -608,7 +608,7 @@ impl<'a> Frames<'a> for Thread<'a> {
             }
             Notice::KernelStay(entry) => self.add_kernel_child(session, entry),
             Notice::ComesIn { starts } => {
-                if session.follows_kernel {
+                if session.asked.follows_kernel {
                     self.leave_kernel(session);
                 }
                 if starts {

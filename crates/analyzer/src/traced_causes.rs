@@ -137,9 +137,10 @@ impl<'a> TracedCauses<'a> {
         self.functions.meet(wanted).into_iter().for_each(|function| function.sums.merge(sums));
     }
 
-    /// The sums of the first `len` functions since they were taken last.
-    pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = CauseSums> + use<> {
-        std::mem::take(&mut self.functions).into_all(len).map(|OfFunction { sums, .. }| sums)
+    /// The sums of the first `len` functions since they were taken last, and what each single call waited
+    /// for.
+    pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = (CauseSums, ReasonsOfCalls)> + use<> {
+        std::mem::take(&mut self.functions).into_all(len).map(|OfFunction { sums, rows }| (sums, rows))
     }
 
     /// A call that is reported, and its thread's off-CPU time at its begin and end.
@@ -193,11 +194,6 @@ impl<'a> TracedCauses<'a> {
     /// The records that tell of the causes; `None`: the recording has no context switches.
     pub(crate) fn told_by(&self) -> Option<ToldBy> {
         ToldBy::of(self.around.schedule)
-    }
-
-    /// The sums of the first `len` functions, and what each single call waited for.
-    pub(crate) fn finish(self, len: usize) -> impl Iterator<Item = (CauseSums, ReasonsOfCalls)> {
-        self.functions.into_all(len).map(|OfFunction { sums, rows }| (sums, rows))
     }
 }
 
