@@ -14,14 +14,14 @@ mod slices;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::schedule::ThreadLife;
 use model::{
-    AuxOffset, Avma, EventTime, FunctionId, Gap, GapCause, LostCalls, NoOffCpu, Ns, OffCpuInterval,
-    OffCpuSplit, ProbeCost, ProbeSink, ProbeTime, ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
+    Avma, FunctionId, LostCalls, NoOffCpu, Ns, OffCpuInterval, OffCpuSplit, ProbeCost, ProbeSink, ProbeTime,
+    ProbedCall, ProbedEnd, ProbedThread, SpaceId, Tid,
 };
 use rustc_hash::FxHashMap;
 
@@ -31,16 +31,16 @@ use crate::code_map::CodeMap;
 use crate::loss::LossLedger;
 use crate::off_cpu_causes::{Intervals, Reason, StackNames, longest};
 use crate::place::{Caller, ChildKind, Place};
-use crate::report::{FunctionReport, Limits, Report, ThreadLoss, TraceSummary};
+use crate::report::{FunctionReport, Limits, Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
 use crate::row_sink::{RowGap, RowParts, RowSink, parts_of_row};
 use crate::status::{Cut, CutCause, Status};
 use crate::total::{OffCpuKnown, RunningTotal};
-use crate::window::ThreadWindow;
 use price::{Cleared, Prices};
 use slices::Slices;
-use sums::ProbedSums;
+use sums::{IntervalSums, ProbedSums};
+use threads::ProbedThreads;
 
 /// Turns probed calls into a [`Report`].
 pub struct ProbedAnalysis<'a> {
@@ -50,26 +50,33 @@ pub struct ProbedAnalysis<'a> {
     /// Which function a call's number stands for: those that were asked for first, in their order, then
     /// children.
     functions: Vec<(FunctionId, ProbeCost)>,
-    /// Why time off the CPU is not known, if it is not.
-    no_off_cpu: Option<NoOffCpu>,
-    /// The calls that have ended since the last interval.
-    sums: ProbedSums,
-    /// Those of the intervals before; `None`: there was none.
-    earlier: Option<ProbedSums>,
+    sums: IntervalSums,
     /// What children took of calls that have not ended yet, by thread and number.
     children: FxHashMap<Tid, BTreeMap<u64, ChildSums<ChildKey>>>,
     prices: Prices,
     slices: Slices,
+    off_cpu: ProbedOffCpu<'a>,
+    kept: KeptParts,
+    threads: ProbedThreads,
+    /// Calls that have ended.
+    seen: u64,
+}
+
+/// Times off the CPU.
+struct ProbedOffCpu<'a> {
+    /// Why they are not known, if they are not.
+    unknown: Option<NoOffCpu>,
     intervals: Intervals,
-    /// By wanted function, what each call waited for, if rows are asked for.
+    /// Names for the stacks of waits.
+    names: &'a dyn StackNames,
+}
+
+/// What is kept of each call.
+struct KeptParts {
+    /// By wanted function, what it waited for, if rows are asked for.
     reasons: Vec<BTreeMap<CallId, Vec<(Reason, OffCpuSplit)>>>,
     /// `None`: they are not asked for.
     parts: Option<BTreeMap<(CallId, Ns), RowParts>>,
-    names: &'a dyn StackNames,
-    threads: BTreeMap<Tid, (Option<Ns>, Option<Ns>)>,
-    lost: BTreeMap<Tid, Vec<LostCalls>>,
-    newly_lost_ns: u64,
-    seen: u64,
 }
 
 /// What rows are made of, and what was not seen.
@@ -84,8 +91,6 @@ pub struct ProbedParts {
 
 /// More calls of a thread are not open at once: those with children that are older were lost.
 const OPEN_MAX: usize = 256;
-/// Losses of a thread that are kept apart; of more, those are joined with the least time between them.
-const LOSSES_MAX: usize = 1 << 12;
 
 impl<'a> ProbedAnalysis<'a> {
     /// An analysis of calls of these functions; `threads` are known to have lived when it began.
@@ -103,18 +108,15 @@ impl<'a> ProbedAnalysis<'a> {
             request: request.clone(),
             prices: Prices::new(any_hit(functions.iter().map(|(_, cost)| cost))),
             functions,
-            no_off_cpu: None,
-            sums: ProbedSums::new(Arc::new(request.clone()), OffCpuKnown(true)),
-            earlier: None,
+            sums: IntervalSums::new(ProbedSums::new(Arc::new(request.clone()), OffCpuKnown(true))),
             children: FxHashMap::default(),
             slices: Slices::default(),
-            intervals: Intervals::default(),
-            reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
-            parts: None,
-            names,
-            threads: threads.iter().map(|tid| (*tid, (None, None))).collect(),
-            lost: BTreeMap::new(),
-            newly_lost_ns: 0,
+            off_cpu: ProbedOffCpu { unknown: None, intervals: Intervals::default(), names },
+            kept: KeptParts {
+                reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
+                parts: None,
+            },
+            threads: ProbedThreads::of(threads),
             seen: 0,
         }
     }
@@ -123,39 +125,34 @@ impl<'a> ProbedAnalysis<'a> {
     #[must_use]
     pub fn without_scheduler(self) -> Self {
         let sums = ProbedSums::new(Arc::new(self.request.clone()), OffCpuKnown(false));
-        Self { sums, no_off_cpu: Some(NoOffCpu::NotFollowed), ..self }
+        let off_cpu = ProbedOffCpu { unknown: Some(NoOffCpu::NotFollowed), ..self.off_cpu };
+        Self { sums: IntervalSums::new(sums), off_cpu, ..self }
     }
 
     /// Keeps what each row is made of, for [`Self::finish_with_parts`].
     #[must_use]
     pub fn keeping_parts(self) -> Self {
-        Self { parts: Some(BTreeMap::new()), ..self }
+        Self { kept: KeptParts { parts: Some(BTreeMap::new()), ..self.kept }, ..self }
     }
 
     /// The figures of the calls that have ended since the interval before, which ended at `span.0`; they
     /// enter the report, too. Rows are not kept.
     #[must_use]
     pub fn take_interval(&mut self, span: (Ns, Ns)) -> Vec<FunctionReport> {
-        let sums = self.sums.take();
-        let figures = sums.clone().finish(&self.slices, span, 1.0);
-        match &mut self.earlier {
-            Some(earlier) => earlier.merge(&sums),
-            None => self.earlier = Some(sums),
-        }
-        figures
+        self.sums.take().finish(&self.slices, span, 1.0)
     }
 
     /// The figures of the calls of all intervals that were taken, in a window up to now.
     #[must_use]
     pub fn so_far(&self, window: (Ns, Ns)) -> Vec<FunctionReport> {
-        let sums = self.earlier.clone();
+        let sums = self.sums.earlier().cloned();
         sums.map_or_else(Vec::new, |sums| sums.finish(&self.slices, window, 1.0))
     }
 
     /// Time in which calls were lost since it was asked last, added up over threads.
     #[must_use]
     pub fn take_lost_ns(&mut self) -> u64 {
-        std::mem::take(&mut self.newly_lost_ns)
+        self.threads.take_lost_ns()
     }
 
     fn is_asked_for(&self, tid: Tid) -> bool {
@@ -172,20 +169,11 @@ impl<'a> ProbedAnalysis<'a> {
     #[must_use]
     pub fn finish_with_parts(mut self, window: (Ns, Ns), limits: Limits) -> (Report, ProbedParts) {
         let mut ledger = LossLedger::default();
-        let mut gaps = Vec::new();
-        let threads: Vec<ThreadLoss> = self
-            .threads
-            .iter()
-            .map(|(tid, life)| self.thread_loss(*tid, *life, window, (&mut ledger, &mut gaps)))
-            .collect();
-        let parts = ProbedParts { of_calls: self.parts.take().unwrap_or_default(), gaps };
+        let (threads, gaps) = self.threads.losses(window, &mut ledger);
+        let parts = ProbedParts { of_calls: self.kept.parts.take().unwrap_or_default(), gaps };
         let loss = ledger.finish(threads);
-        let mut sums = self.sums;
-        if let Some(earlier) = &self.earlier {
-            sums.merge(earlier);
-        }
-        let mut functions = sums.finish(&self.slices, window, loss.coverage);
-        for (function, reasons) in functions.iter_mut().zip(&self.reasons) {
+        let mut functions = self.sums.whole().finish(&self.slices, window, loss.coverage);
+        for (function, reasons) in functions.iter_mut().zip(&self.kept.reasons) {
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         let report = Report {
@@ -195,37 +183,13 @@ impl<'a> ProbedAnalysis<'a> {
                 threads: loss.threads.len() as u64,
                 events: self.seen,
                 no_times: None,
-                no_off_cpu: self.no_off_cpu,
+                no_off_cpu: self.off_cpu.unknown,
             },
             functions,
             loss,
             limits,
         };
         (report, parts)
-    }
-
-    fn thread_loss(
-        &self,
-        tid: Tid,
-        (born, died): (Option<Ns>, Option<Ns>),
-        window: (Ns, Ns),
-        (ledger, gaps): (&mut LossLedger, &mut Vec<RowGap>),
-    ) -> ThreadLoss {
-        let life = ThreadLife { born, died, ..ThreadLife::default() };
-        let mut thread = ThreadWindow::new(Some(&life), window, false);
-        for lost in self.lost.get(&tid).into_iter().flatten() {
-            let gap = Gap {
-                from: EventTime::exact(lost.from.max(window.0)),
-                to: EventTime::exact(lost.to.max(window.0)),
-                bytes: 0,
-                at: AuxOffset(0),
-                cause: GapCause::FullRing,
-            };
-            let lost_ns = thread.gap(&gap);
-            ledger.add_many(lost.count, tid, None, &gap, lost_ns);
-            gaps.push(RowGap { tid: Some(tid), cpu: None, gap, lost_ns });
-        }
-        thread.finish(tid)
     }
 
     fn row(
@@ -247,7 +211,7 @@ impl<'a> ProbedAnalysis<'a> {
             start_ns: call.start,
             latency_ns: cleared.latency_ns,
             error_ns: cleared.error_ns(),
-            off_cpu_ns: self.no_off_cpu.is_none().then_some(off_cpu_ns),
+            off_cpu_ns: self.off_cpu.unknown.is_none().then_some(off_cpu_ns),
             status,
             cut_by,
             caller,
@@ -318,8 +282,8 @@ impl<'a> ProbedAnalysis<'a> {
     }
 
     fn keep_reasons(&mut self, call: &ProbedCall, id: CallId) {
-        let reasons = self.intervals.reasons_of(call);
-        if let Some(of_calls) = self.reasons.get_mut(call.function).filter(|_| !reasons.is_empty()) {
+        let reasons = self.off_cpu.intervals.reasons_of(call);
+        if let Some(of_calls) = self.kept.reasons.get_mut(call.function).filter(|_| !reasons.is_empty()) {
             of_calls.insert(id, reasons);
         }
     }
@@ -364,7 +328,7 @@ impl<'a> ProbedAnalysis<'a> {
             return;
         }
         self.seen += 1;
-        self.threads.entry(call.tid).or_default();
+        self.threads.meet(call.tid);
         let probes = if call.end_kind == ProbedEnd::Jump { cost.jumped } else { cost.returned };
         let added = self.prices.added(call, probes);
         let cleared = self.prices.clear(call, added);
@@ -382,23 +346,23 @@ impl<'a> ProbedAnalysis<'a> {
         let mut inside = RunningTotal::default();
         children.iter().for_each(|(_, total)| inside.add(*total));
         let row = self.row(call, function, cleared, inside);
-        let is_reported = self.sums.add(call.function, &row, &children);
+        let is_reported = self.sums.now.add(call.function, &row, &children);
         if is_reported && self.request.rows {
             self.keep_reasons(call, row.id);
         }
         if let Some(rows) = rows.filter(|_| is_reported) {
             self.give(call, &row, &children, rows);
         }
-        if is_reported && self.parts.is_some() {
+        if is_reported && self.kept.parts.is_some() {
             let parts = self.parts_of(call, &row, children);
             let is_any = !(parts.children.is_empty() && parts.waits.is_empty());
-            let kept = self.parts.as_mut().filter(|_| is_any);
+            let kept = self.kept.parts.as_mut().filter(|_| is_any);
             kept.and_then(|kept| kept.insert((row.id, row.start_ns), parts));
         }
         let counts = is_reported && row.status.counted() && row.depth == 0;
-        let mut sums = if counts { self.sums.causes(call.function, began) } else { None };
+        let mut sums = if counts { self.sums.now.causes(call.function, began) } else { None };
         sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
-        self.intervals.of_call(call, sums);
+        self.off_cpu.intervals.of_call(call, sums);
     }
 
     fn give(
@@ -408,7 +372,7 @@ impl<'a> ProbedAnalysis<'a> {
         children: &[(ChildKey, RunningTotal)],
         rows: &mut dyn RowSink,
     ) {
-        let reasons = self.intervals.reasons_of(call);
+        let reasons = self.off_cpu.intervals.reasons_of(call);
         rows.row(call.function, row, longest(&reasons));
         if rows.wants_parts() {
             rows.parts(row, &self.parts_of(call, row, children.to_vec()));
@@ -422,21 +386,10 @@ impl<'a> ProbedAnalysis<'a> {
         children: Vec<(ChildKey, RunningTotal)>,
     ) -> RowParts {
         let has_children = row.began() == SliceKind::WithChildren;
-        let off_cpu = OffCpuKnown(self.no_off_cpu.is_none());
+        let off_cpu = OffCpuKnown(self.off_cpu.unknown.is_none());
         let children = if has_children { parts_of_row(children, row, off_cpu) } else { Vec::new() };
-        RowParts { children, waits: self.intervals.waits_of(call) }
+        RowParts { children, waits: self.off_cpu.intervals.waits_of(call) }
     }
-}
-
-/// Joins the two losses with the least time between them, which counts as lost then.
-fn join_nearest(losses: &mut Vec<LostCalls>) {
-    let between = |at: &usize| match losses.get(*at..at + 2) {
-        Some([one, next]) => next.from.since(one.to),
-        _ => u64::MAX,
-    };
-    let Some(at) = (0..losses.len().saturating_sub(1)).min_by_key(between) else { return };
-    let next = losses.remove(at + 1);
-    losses.get_mut(at).into_iter().for_each(|one| *one = one.joined(&next));
 }
 
 /// One probe of any of these kinds.
@@ -466,31 +419,25 @@ impl ProbeSink for ProbedAnalysis<'_> {
 
     fn off_cpu(&mut self, interval: &OffCpuInterval) {
         if self.is_asked_for(interval.tid) {
-            self.intervals.add(interval, self.names);
+            self.off_cpu.intervals.add(interval, self.off_cpu.names);
         }
     }
 
     fn lost(&mut self, lost: &LostCalls) {
         if self.is_asked_for(lost.tid) {
-            self.threads.entry(lost.tid).or_default();
-            self.newly_lost_ns = self.newly_lost_ns.saturating_add(lost.to.since(lost.from));
-            let of_thread = self.lost.entry(lost.tid).or_default();
-            of_thread.push(*lost);
-            if of_thread.len() > LOSSES_MAX {
-                join_nearest(of_thread);
-            }
-            self.intervals.forget(lost.tid);
+            self.threads.lose(lost);
+            self.off_cpu.intervals.forget(lost.tid);
         }
     }
 
     fn thread(&mut self, thread: &ProbedThread) {
         if thread.died.is_some() {
             self.prices.forget(thread.tid);
-            self.intervals.forget(thread.tid);
+            self.off_cpu.intervals.forget(thread.tid);
             self.children.remove(&thread.tid);
         }
         if self.is_asked_for(thread.tid) {
-            self.threads.insert(thread.tid, (Some(thread.born), thread.died));
+            self.threads.lives(thread);
         }
     }
 }

@@ -75,3 +75,40 @@ impl ProbedSums {
         functions
     }
 }
+
+/// The sums of one interval after the other.
+pub(super) struct IntervalSums {
+    /// Of the calls that have ended since the last interval.
+    pub(super) now: ProbedSums,
+    /// Of those of the intervals before; `None`: there was none.
+    earlier: Option<ProbedSums>,
+}
+
+impl IntervalSums {
+    /// `now` is empty.
+    pub(super) fn new(now: ProbedSums) -> Self {
+        Self { now, earlier: None }
+    }
+
+    /// Those of the interval that ends now.
+    pub(super) fn take(&mut self) -> ProbedSums {
+        let sums = self.now.take();
+        match &mut self.earlier {
+            Some(earlier) => earlier.merge(&sums),
+            None => self.earlier = Some(sums.clone()),
+        }
+        sums
+    }
+
+    /// Those of all intervals that were taken.
+    pub(super) fn earlier(&self) -> Option<&ProbedSums> {
+        self.earlier.as_ref()
+    }
+
+    /// Those of all calls.
+    pub(super) fn whole(self) -> ProbedSums {
+        let mut sums = self.now;
+        self.earlier.iter().for_each(|earlier| sums.merge(earlier));
+        sums
+    }
+}

@@ -5,6 +5,7 @@ use model::{
     OffCpuSplit, Pid, Svma,
 };
 
+use super::threads::LOSSES_MAX;
 use super::*;
 use crate::check::check;
 use crate::off_cpu_causes::Reason;
@@ -485,8 +486,8 @@ fn children_of_lost_calls_are_forgotten() {
     let lost = |from| LostCalls { tid: Tid(7), count: 1, from: Ns(from), to: Ns(from + 10) };
     (0..10_000).for_each(|at| analysis.lost(&lost(at * 1000)));
     assert_eq!(analysis.take_lost_ns(), 100_000);
-    assert_eq!(analysis.lost.values().map(Vec::len).sum::<usize>(), LOSSES_MAX);
-    let sum = |of: fn(&LostCalls) -> u64| analysis.lost.values().flatten().map(of).sum::<u64>();
+    assert_eq!(analysis.threads.lost.values().map(Vec::len).sum::<usize>(), LOSSES_MAX);
+    let sum = |of: fn(&LostCalls) -> u64| analysis.threads.lost.values().flatten().map(of).sum::<u64>();
     // 5,904 times the least time between two of them, 990 ns, counts as lost, too.
     assert_eq!(
         (sum(|lost| lost.count), sum(|lost| lost.to.since(lost.from))),
