@@ -21,9 +21,6 @@ const SCHEDULER_NS: u64 = 200;
 /// However wide its bounds are, what starts farther away is no entry that was taken for another one.
 const NEAR_NS: u64 = 1_000;
 
-/// Calls after a guess that tell which row is its own: in a loop all are alike, and only its end tells.
-const FORESIGHT: usize = 1 << 12;
-
 /// What of the rows must be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -37,11 +34,15 @@ pub enum Compare {
 /// Differences between the two, described; empty if there are none.
 #[must_use]
 pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, compare: Compare) -> String {
+    differences_of_rows(opened, &report.rows, calls, compare)
+}
+
+fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, compare: Compare) -> String {
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
-    let at_entry = already_at_entry(opened, report, calls);
+    let at_entry = already_at_entry(opened, rows, calls);
     let may_differ = |tid, number| number == 0 && at_entry.contains(&tid);
-    for row in report.rows.iter().filter(|row| !may_differ(row.tid, row.id.number)) {
+    for row in rows.iter().filter(|row| !may_differ(row.tid, row.id.number)) {
         if compare == Compare::All || row.status != analyzer::Status::OpenStart {
             threads.entry(row.tid).or_default().0.push(row);
         }
@@ -50,12 +51,14 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
     let may_be_found = |row: &Row| {
         let is_near = |ours: &CallRow| ours.start_ns.0.abs_diff(row.start.0) <= ours.error_ns.min(NEAR_NS);
         let is_there = |ours: &&CallRow| ours.tid == row.tid && is_near(ours);
-        let mut there = report.rows.iter().filter(is_there).peekable();
+        let mut there = rows.iter().filter(is_there).peekable();
         let is_found = |ours: &CallRow| ours.undecided && ours.status == analyzer::Status::OpenStart;
-        row.entered == Entered::Signal && there.peek().is_some() && there.all(is_found)
+        let is_guess = compare == Compare::Entered && row.entered == Entered::Signal;
+        is_guess && there.peek().is_some() && there.all(is_found)
     };
+    let is_guess = |row: &Row| row.unsure || may_be_found(row);
     for row in calls.rows.iter().filter(|row| !may_differ(row.tid, row.number)) {
-        if compare == Compare::All || is_entered(row) && !may_be_found(row) {
+        if compare == Compare::All || is_entered(row) {
             threads.entry(row.tid).or_default().1.push(row);
         }
     }
@@ -68,22 +71,21 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
         let of_truth = truth.iter().filter(|row| row.unsure).map(|row| row.start);
         let first_guess = guesses.chain(of_truth).min();
         let doubts: Vec<RangeInclusive<Ns>> = ours.iter().filter(|row| row.undecided).map(lifetime).collect();
-        for (i, (mine, true_row)) in Pairs::new(opened, ours, truth, &doubts).enumerate() {
-            let difference = match (mine, true_row) {
-                (Some(mine), Some(true_row)) => {
-                    let is_on_guess =
-                        first_guess.is_some_and(|first| first <= mine.start_ns.max(true_row.start));
-                    difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
-                }
-                (Some(_), None) => Some("not in the truth"),
-                _ => Some("missing"),
+        let what = |mine: &CallRow, true_row: &Row| {
+            let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns.max(true_row.start));
+            difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
+        };
+        let pairs = Pairs { ours, truth, doubts: &doubts, is_guess: &is_guess, what: &what };
+        if let Some((i, j)) = pairs.first_without_partner() {
+            let (mine, true_row) = (ours.get(i), truth.get(j));
+            let what = match (mine, true_row) {
+                (Some(mine), Some(true_row)) => what(mine, true_row).unwrap_or("start"),
+                (Some(_), None) => "not in the truth",
+                _ => "missing",
             };
-            if let Some(what) = difference {
-                let (function, tid, counts) = (&calls.function, tid.0, (ours.len(), truth.len()));
-                let _ = writeln!(text, "{function} thread {tid} row {i} of {counts:?} differs in: {what}");
-                let _ = writeln!(text, "  truth    {true_row:x?}\n  analyzer {mine:x?}");
-                break; // what follows is shifted
-            }
+            let (function, tid, counts) = (&calls.function, tid.0, (ours.len(), truth.len()));
+            let _ = writeln!(text, "{function} thread {tid} row {i} of {counts:?} differs in: {what}");
+            let _ = writeln!(text, "  truth    {true_row:x?}\n  analyzer {mine:x?}");
         }
     }
     text
@@ -91,10 +93,10 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
 
 /// Threads that were at the first instruction of the function when tracing of them began: after an IP filter
 /// that looks as if they had just come there.
-fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls) -> Vec<Tid> {
+fn already_at_entry(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls) -> Vec<Tid> {
     let looks_entered = |found: &&Row| {
         let is_it = |row: &&CallRow| (row.tid, row.id.number) == (found.tid, found.number);
-        let first = report.rows.iter().find(is_it);
+        let first = rows.iter().find(is_it);
         first.is_some_and(|row| row.status != analyzer::Status::OpenStart && starts_at(row, found))
     };
     let found = calls.rows.iter().filter(|row| row.number == 0 && row.status == Status::OpenStart);
@@ -102,83 +104,89 @@ fn already_at_entry(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls)
     found.filter(|_| has_filter).filter(looks_entered).map(|row| row.tid).collect()
 }
 
-/// The rows of both in order, without those of which one of them says that it is guessing. Such a one may
-/// have none in the other: it is known by its start, and where that may be the next call's as well, by what
-/// is the same after it. Neither has a call of the truth that is found running while ours has one that may
-/// have ended, or not: it may be that one.
-#[derive(Clone, Copy)]
+/// The rows of both in order. All rows can be paired if each that neither side guesses has its partner in
+/// some choice of partners for the guesses. A guess may have no partner: where times are far off many calls
+/// may be it, and only all others tell which. A call of the truth that is found running while ours has one
+/// that may have ended, or not, may be that one, and has no partner either.
 struct Pairs<'r, 'a> {
-    opened: &'r Opened<'r>,
     ours: &'r [&'a CallRow],
     truth: &'r [&'a Row],
-    /// When ours has calls in doubt, and for how many of the truth they have stood.
+    /// When ours has calls in doubt: for each it may have one of the truth that is found running.
     doubts: &'r [RangeInclusive<Ns>],
-    absorbed: usize,
-    foresees: bool,
+    /// The truth is guessing, or ours cannot know if the call is one.
+    is_guess: &'r dyn Fn(&Row) -> bool,
+    /// What is not the same in a call of both.
+    what: &'r dyn Fn(&CallRow, &Row) -> Option<&'static str>,
 }
 
-impl<'r, 'a> Pairs<'r, 'a> {
-    fn new(
-        opened: &'r Opened<'r>,
-        ours: &'r [&'a CallRow],
-        truth: &'r [&'a Row],
-        doubts: &'r [RangeInclusive<Ns>],
-    ) -> Self {
-        Self { opened, ours, truth, doubts, absorbed: 0, foresees: true }
+impl Pairs<'_, '_> {
+    /// How many rows of each can be paired, as far as that goes, if not all rows can.
+    fn first_without_partner(&self) -> Option<(usize, usize)> {
+        let first_ours = first_starts(self.ours.iter().map(|row| *lifetime(row).start()));
+        let first_true = first_starts(self.truth.iter().map(|row| row.start));
+        // The rows of the truth that may be next when this one of ours is; with how many calls in doubt that
+        // were taken for rows of the truth before.
+        let mut reached = BTreeMap::from([(0, 0)]);
+        let mut farthest = (0, 0);
+        for (i, next_ours) in first_ours.into_iter().enumerate() {
+            let mine = self.ours.get(i);
+            let mut next = BTreeMap::new();
+            while let Some((j, absorbed)) = reached.pop_first() {
+                let row = self.truth.get(j);
+                if mine.is_none() && row.is_none() {
+                    return None;
+                }
+                farthest = farthest.max((i, j));
+                if let Some(mine) = mine.filter(|mine| mine.undecided) {
+                    reach(&mut next, j, absorbed);
+                    if first_true[j].0 > mine.start_ns.0.saturating_add(mine.error_ns) {
+                        continue; // all that it may be is earlier
+                    }
+                }
+                let Some(row) = row else { continue };
+                let is_guess = (self.is_guess)(row);
+                if is_guess {
+                    reach(&mut reached, j + 1, absorbed);
+                    if row.start < next_ours {
+                        continue;
+                    }
+                } else if absorbed < self.doubts.len() && self.may_be_in_doubt(row) {
+                    reach(&mut reached, j + 1, absorbed + 1);
+                }
+                if mine.is_some_and(|mine| self.may_be_one(mine, row, is_guess)) {
+                    reach(&mut next, j + 1, absorbed);
+                }
+            }
+            reached = next;
+        }
+        Some(farthest)
+    }
+
+    fn may_be_one(&self, mine: &CallRow, row: &Row, is_guess: bool) -> bool {
+        if mine.undecided || is_guess {
+            return is_entry_of(mine, row);
+        }
+        starts_at(mine, row) && (self.what)(mine, row).is_none()
     }
 
     /// The call may be one of ours that is in doubt.
     fn may_be_in_doubt(&self, row: &Row) -> bool {
-        let has_started_in = |lifetime: &RangeInclusive<Ns>| lifetime.contains(&row.start);
-        let is_found = row.status == Status::OpenStart;
-        is_found && self.absorbed < self.doubts.len() && self.doubts.iter().any(has_started_in)
-    }
-
-    /// Of the two ways to go on after a guess that may have a row in the other, the one after which more is
-    /// the same.
-    fn after_guess(self, alone: Self, both: Option<Self>) -> Self {
-        match both {
-            Some(both) if !self.foresees || both.alike() >= alone.alike() => both,
-            _ => alone,
-        }
-    }
-
-    /// How many of the next pairs are the same call.
-    fn alike(self) -> usize {
-        // Where times are far off many calls begin at the same time: what else is the same tells more.
-        let is_same = |pair: &(Option<&CallRow>, Option<&Row>)| match pair {
-            (Some(mine), Some(truth)) => {
-                is_entry_of(mine, truth) && difference(self.opened, mine, truth, Compare::Entered).is_none()
-            }
-            _ => false,
-        };
-        Self { foresees: false, ..self }.take(FORESIGHT).take_while(is_same).count()
+        row.status == Status::OpenStart && self.doubts.iter().any(|lifetime| lifetime.contains(&row.start))
     }
 }
 
-impl<'a> Iterator for Pairs<'_, 'a> {
-    type Item = (Option<&'a CallRow>, Option<&'a Row>);
+fn reach(reached: &mut BTreeMap<usize, usize>, truth: usize, absorbed: usize) {
+    reached.entry(truth).and_modify(|least| *least = absorbed.min(*least)).or_insert(absorbed);
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (mine, true_row) = (self.ours.first().copied(), self.truth.first().copied());
-            let is_one = mine.zip(true_row).is_some_and(|(mine, row)| is_entry_of(mine, row));
-            let without_mine = Self { ours: self.ours.get(1..).unwrap_or_default(), ..*self };
-            let without_true = Self { truth: self.truth.get(1..).unwrap_or_default(), ..*self };
-            let without_both = Self { ours: without_mine.ours, ..without_true };
-            let both = is_one.then_some(without_both);
-            if mine.is_some_and(|mine| mine.undecided) {
-                *self = self.after_guess(without_mine, both);
-            } else if true_row.is_some_and(|row| row.unsure) {
-                *self = self.after_guess(without_true, both);
-            } else if !is_one && true_row.is_some_and(|row| self.may_be_in_doubt(row)) {
-                *self = Self { absorbed: self.absorbed + 1, ..without_true };
-            } else {
-                *self = without_both;
-                return (mine.is_some() || true_row.is_some()).then_some((mine, true_row));
-            }
-        }
+/// The earliest start of each row and those after it; of none after the last.
+fn first_starts(starts: impl DoubleEndedIterator<Item = Ns>) -> Vec<Ns> {
+    let mut first = vec![Ns(u64::MAX)];
+    for start in starts.rev() {
+        first.push(start.min(first[first.len() - 1]));
     }
+    first.reverse();
+    first
 }
 
 fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
@@ -275,4 +283,133 @@ pub fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
     let space = opened.image.space(pid, at);
     let (object, svma) = opened.image.place(space, ip)?;
     Some(Place { object, svma })
+}
+
+#[cfg(test)]
+mod tests {
+    use analyzer::CallId;
+    use image::{Image, ImageOptions};
+    use model::{FunctionId, Recording, Schedule};
+    use tracegen::truth::calls::Ran;
+    use tracegen::truth::verify::KernelText;
+
+    use super::*;
+
+    const TID: Tid = Tid(1);
+
+    /// A call, its site a number; its time is as far off as that of all others.
+    fn ours(number: u64, start: u64, latency_ns: u64, undecided: bool) -> CallRow {
+        CallRow {
+            id: CallId { tid: TID, number },
+            pid: None,
+            tid: TID,
+            cpu: None,
+            start_ns: Ns(start),
+            latency_ns,
+            error_ns: 30,
+            off_cpu_ns: None,
+            status: analyzer::Status::Complete,
+            cut_by: None,
+            caller: Caller::Unknown,
+            site: None,
+            function: FunctionId(1),
+            depth: 0,
+            ended_by_jump: false,
+            hidden: false,
+            undecided,
+            aux_buffer: None,
+            aux_offset: None,
+            probed: None,
+            counted: None,
+        }
+    }
+
+    fn of_truth(number: u64, start: u64, latency_ns: u64, unsure: bool) -> Row {
+        Row {
+            tid: TID,
+            number,
+            start: Ns(start),
+            latency_ns,
+            off_cpu_ns: 0,
+            ran: Ran::default(),
+            status: Status::Complete,
+            caller_ip: Avma(0),
+            entered: Entered::Call,
+            depth: 0,
+            by_jump: false,
+            entry_lost: false,
+            unsure,
+        }
+    }
+
+    /// What has no partner; calls are the same if their latency is.
+    fn check(ours: &[CallRow], truth: &[Row]) -> Option<(usize, usize)> {
+        let (ours, truth): (Vec<_>, Vec<_>) = (ours.iter().collect(), truth.iter().collect());
+        let what = |mine: &CallRow, row: &Row| (mine.latency_ns != row.latency_ns).then_some("latency");
+        let is_guess = |row: &Row| row.unsure;
+        let pairs = Pairs { ours: &ours, truth: &truth, doubts: &[], is_guess: &is_guess, what: &what };
+        pairs.first_without_partner()
+    }
+
+    /// Seeds 9716121 and 9717961.
+    #[test]
+    fn a_call_that_may_be_a_guess_of_the_other_is_the_one_that_is_known() {
+        let guess = |number, start| of_truth(number, start, 2, true);
+        let truth = [guess(0, 1000), guess(1, 1005), of_truth(2, 1010, 1, false), guess(3, 1015)];
+        assert_eq!(check(&[ours(0, 1000, 1, false)], &truth), None);
+        let guess = |number, start| ours(number, start, 2, true);
+        let mine = [guess(0, 1000), guess(1, 1005), ours(2, 1010, 1, false), guess(3, 1015)];
+        assert_eq!(check(&mine, &[of_truth(0, 1000, 1, false)]), None);
+    }
+
+    /// Seed 9702515: behind a loss a handler is entered where ours finds one running, with times that are far
+    /// off.
+    #[test]
+    fn a_handler_that_may_be_found_running_may_be_a_call_of_ours() {
+        let truth = [of_truth(0, 1_000, 1, false), of_truth(1, 9_000, 1, false)];
+        let truth = truth.map(|row| Row { entered: Entered::Signal, ..row });
+        let mine = |number, start| {
+            let row = ours(number, start, 1, false);
+            CallRow { error_ns: 20_000, caller: Caller::Signal, ..row }
+        };
+        let found = |number, start| {
+            let status = analyzer::Status::OpenStart;
+            CallRow { status, undecided: true, ..mine(number, start) }
+        };
+        let rows = [mine(0, 1_000), mine(1, 7_000), found(2, 9_500)];
+        assert_eq!(differ(&rows, &truth), "");
+        assert_eq!(differ(&[rows[0], rows[2]], &truth), "");
+        let text = differ(&[rows[0], rows[1], rows[2], mine(3, 9_700)], &truth);
+        assert!(text.contains("not in the truth"), "{text}");
+    }
+
+    fn differ(rows: &[CallRow], truth: &[Row]) -> String {
+        let opened = Opened {
+            recording: Recording::default(),
+            schedule: Schedule::default(),
+            image: Image::load(&[], &ImageOptions::default()),
+            kernel: KernelText::default(),
+        };
+        let calls = Calls {
+            function: "f".into(),
+            object: String::new(),
+            entry: None,
+            rows: truth.to_vec(),
+            hidden: 0,
+            odd_flow: 0,
+            children: vec![],
+            callers: vec![],
+            open_children: vec![],
+        };
+        differences_of_rows(&opened, rows, &calls, Compare::Entered)
+    }
+
+    #[test]
+    fn a_call_that_neither_guesses_has_a_partner() {
+        let truth = [of_truth(0, 1000, 1, false), of_truth(1, 1010, 2, true), of_truth(2, 1020, 3, false)];
+        assert_eq!(check(&[ours(0, 1000, 1, false)], &truth), Some((1, 2)));
+        assert_eq!(check(&[ours(0, 1000, 1, false), ours(1, 1020, 4, false)], &truth), Some((2, 2)));
+        let far = [ours(0, 1000, 1, false), ours(1, 1010, 2, true), ours(2, 1060, 3, false)];
+        assert_eq!(check(&far, &truth), Some((2, 3)));
+    }
 }
