@@ -21,7 +21,7 @@ use crate::again::{Again, Until};
 use crate::clock::CrystalRatio;
 use crate::join::{Join, Pending};
 use crate::lower::Lower;
-use crate::pieces::{clip, extent, start_time};
+use crate::pieces::{clip, extent, first_time, start_time};
 use crate::segment::{AHEAD, Segment, Stream, segment_bytes_of};
 use crate::segment_decoder::SegmentDecoder;
 use crate::stretch::{LastTime, Stretch};
@@ -38,18 +38,16 @@ pub struct Grown {
     pub patience_ns: Option<u64>,
 }
 
-/// How far a recording that still grows has been decoded. The indices of its buffers do not change; that of
-/// a thread which is forgotten may become another one's.
+/// How far a recording that still grows has been decoded.
 #[derive(Default)]
 pub struct Continuation {
-    buffers: BTreeMap<AuxOwner, BufferProgress>,
-    /// Threads that are forgotten: what comes next of such a number is another thread's, from its first byte.
-    over: Vec<Tid>,
+    /// By perf's number: a thread's number may be given to another one, with a buffer of its own.
+    buffers: BTreeMap<u32, BufferProgress>,
     /// Last times given out, by thread.
     last: BTreeMap<Tid, LastTime>,
     /// Stretches of CPUs that wait for other buffers.
-    waiting: Vec<((Ns, usize, u64), Stretch)>,
-    last_start: BTreeMap<usize, Ns>,
+    waiting: Vec<((Ns, u32, u64), Stretch)>,
+    last_start: BTreeMap<u32, Ns>,
     number: u64,
     stats: DecodeStats,
     until: Ns,
@@ -64,11 +62,8 @@ pub struct Continuation {
 /// How far one buffer has been decoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferProgress {
-    /// Perf's number of it: a number of a thread may be given away again before the one that had it is
-    /// forgotten.
-    number: u32,
-    /// In `Recording::buffers`.
-    index: usize,
+    /// The thread that it is of; `None`: it is of a CPU.
+    thread: Option<Tid>,
     /// Where the next segment starts; `None`: none was decoded.
     next: Option<AuxOffset>,
     /// When the last one started.
@@ -115,23 +110,24 @@ impl Continuation {
     /// more is given out: of the others something waits, or a buffer of their own goes on.
     #[must_use]
     pub fn forget_threads(&mut self, mut ended: Vec<Tid>) -> Vec<Tid> {
-        let waiting: BTreeSet<Tid> = self.waiting.iter().map(|(_, stretch)| stretch.tid).collect();
-        let own = |tid: &Tid| self.buffers.get(&AuxOwner::Thread(*tid));
-        let has_more =
-            |tid: &Tid| waiting.contains(tid) || own(tid).is_some_and(|buffer| buffer.tail.is_some());
-        ended.retain(|tid| !has_more(tid));
-        for tid in &ended {
-            self.last.remove(tid);
-            own(tid).iter().for_each(|buffer| _ = self.last_start.remove(&buffer.index));
-        }
-        self.over.extend(ended.iter().filter(|_| !self.is_whole));
+        let waiting = self.waiting.iter().map(|(_, stretch)| stretch.tid);
+        let going_on = self.buffers.values().filter(|buffer| buffer.tail.is_some());
+        let has_more: BTreeSet<Tid> = waiting.chain(going_on.filter_map(|buffer| buffer.thread)).collect();
+        ended.retain(|tid| !has_more.contains(tid));
+        ended.iter().for_each(|tid| _ = self.last.remove(tid));
         ended
     }
 
-    /// The first byte of a buffer that is still needed; `None`: all are.
+    /// The first byte that is still needed of the buffer with this number of perf's; `None`: all are.
     #[must_use]
-    pub fn needed_from(&self, owner: AuxOwner) -> Option<AuxOffset> {
-        self.buffers.get(&owner)?.next
+    pub fn needed_from(&self, buffer: u32) -> Option<AuxOffset> {
+        self.buffers.get(&buffer)?.next
+    }
+
+    /// More of the buffer with this number of perf's is to be decoded.
+    #[must_use]
+    pub fn goes_on(&self, buffer: u32) -> bool {
+        self.buffers.get(&buffer).is_some_and(|progress| progress.tail.is_some())
     }
 
     /// All of the recording is there: the crystal clock's rate is measured by it, and trace that is decoded
@@ -159,7 +155,7 @@ impl Continuation {
     /// Decodes the settled part of a recording that has grown.
     ///
     /// `context` has of the recording at least the trace from [`Self::needed_from`] on, and the schedule of
-    /// its time.
+    /// its time. Of buffers that it does not have any more nothing comes.
     pub fn decode_on<G: Digester>(
         &mut self,
         context: &Context<'_>,
@@ -172,8 +168,9 @@ impl Continuation {
         let jumps_of = sink.takes_jumps_of();
         let whole = Context { jumps_of: jumps_of.as_ref(), ..*context };
         let pruned = Context { asks_about: asks_about.as_ref(), ..whole };
-        // Not before: it was asked for what is needed of their buffers.
-        self.over.drain(..).for_each(|tid| _ = self.buffers.remove(&AuxOwner::Thread(tid)));
+        let known: BTreeSet<u32> = context.recording.buffers.iter().map(|buffer| buffer.index).collect();
+        self.buffers.retain(|index, _| known.contains(index));
+        self.last_start.retain(|index, _| known.contains(index));
         let groups = self.groups(context, segment_bytes, grown);
         if !self.is_whole {
             self.measure_further(context.recording);
@@ -206,10 +203,8 @@ impl Continuation {
                 until = until.min(reached).min(given);
             }
         });
-        for (buffer, at) in std::mem::take(&mut join.given) {
-            if let Some(owner) = context.recording.buffers.get(buffer).map(|buffer| buffer.owner)
-                && let Some(progress) = self.buffers.get_mut(&owner)
-            {
+        for (index, at) in std::mem::take(&mut join.given) {
+            if let Some(progress) = self.buffers.get_mut(&index) {
                 progress.given = Some(at);
             }
         }
@@ -231,31 +226,33 @@ impl Continuation {
         let mut cpus = JoinedBuffers { items: vec![], most: Ns::MAX, until: Ns::MAX };
         for (index, buffer) in context.recording.buffers.iter().enumerate() {
             let whole = |pieces: &[_]| extent(pieces).unwrap_or_default();
-            let life = match buffer.owner {
-                AuxOwner::Thread(tid) => context.schedule.thread(tid),
+            let thread = match buffer.owner {
+                AuxOwner::Thread(tid) => Some(tid),
                 AuxOwner::Cpu(_) => None,
             };
-            // All is there of a thread that has died: nothing waits for more.
-            let is_over = |until: &Ns| life.is_some_and(|life| life.is_over_by(*until));
+            let life = thread.and_then(|tid| context.schedule.thread(tid));
+            // All is there of a thread that has died: nothing waits for more. Nor does what began before the
+            // number was given to another thread.
+            let reborn = life.and_then(|life| life.dead.last()).is_some_and(|(died, _)| {
+                first_time(context, &buffer.pieces).is_some_and(|began| began < *died)
+            });
+            let is_over = |until: &Ns| reborn || life.is_some_and(|life| life.is_over_by(*until));
             let grown = Grown { until: grown.until.filter(|until| !is_over(until)), ..grown };
             let begin = life.and_then(|life| life.trace_start.max(life.born)).unwrap_or_default();
             let Some(stream) = Stream::new(index, buffer, whole) else {
-                if let Some(progress) = self.buffers.get_mut(&buffer.owner).filter(|_| grown.until.is_none())
+                if let Some(progress) = self.buffers.get_mut(&buffer.index).filter(|_| grown.until.is_none())
                 {
                     progress.tail = None;
                 }
                 continue;
             };
-            let progress = self.buffers.entry(buffer.owner).or_default();
-            if progress.number != buffer.index {
-                *progress = BufferProgress { number: buffer.index, ..BufferProgress::default() };
-            }
-            progress.index = index;
+            let progress = self.buffers.entry(buffer.index).or_default();
+            progress.thread = thread;
             let bytes = segment_bytes_of(context.recording, buffer.owner, segment_bytes);
             let group = progress.step(context, stream, (begin, bytes), grown);
-            match buffer.owner {
-                AuxOwner::Thread(_) => threads.push(JoinedBuffers { most: Ns::MAX, ..group }),
-                AuxOwner::Cpu(_) => {
+            match thread {
+                Some(_) => threads.push(JoinedBuffers { most: Ns::MAX, ..group }),
+                None => {
                     cpus.items.extend(group.items);
                     cpus.most = cpus.most.min(group.most);
                     cpus.until = cpus.until.min(group.until);

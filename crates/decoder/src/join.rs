@@ -174,8 +174,9 @@ pub(crate) struct Join<'a, G: Digester> {
     pub(crate) stats: DecodeStats,
     /// The last time given out, per thread.
     pub(crate) last: BTreeMap<Tid, LastTime>,
-    /// The last AUX offset with events that were given out, of each buffer with segments decoded again.
-    pub(crate) given: BTreeMap<usize, AuxOffset>,
+    /// The last AUX offset with events that were given out, of each buffer with segments decoded again, by
+    /// perf's number.
+    pub(crate) given: BTreeMap<u32, AuxOffset>,
     /// What each thread has executed up to there; none in a decode without counters.
     counted: Option<BTreeMap<Tid, Counters>>,
     decoder: &'a dyn SegmentDecoder,
@@ -184,15 +185,15 @@ pub(crate) struct Join<'a, G: Digester> {
     sink: &'a mut dyn DigestSink<G::Digest>,
 }
 
-/// Stretches that wait to be given out, by start; then by buffer and number, so that a buffer's stretches
-/// keep their order. Each with the digested runs of its events.
-type Waiting<D> = BTreeMap<(Ns, usize, u64), (Stretch, Vec<DigestedRun<D>>)>;
+/// Stretches that wait to be given out, by start; then by perf's number of the buffer and their own, so that
+/// a buffer's stretches keep their order. Each with the digested runs of its events.
+type Waiting<D> = BTreeMap<(Ns, u32, u64), (Stretch, Vec<DigestedRun<D>>)>;
 
 /// The output of a group's segments that was not given out yet.
 pub(crate) struct Pending<D> {
     pub(crate) waiting: Waiting<D>,
-    /// By buffer: when its last stretch began.
-    pub(crate) last_start: BTreeMap<usize, Ns>,
+    /// By perf's number of the buffer: when its last stretch began.
+    pub(crate) last_start: BTreeMap<u32, Ns>,
     /// The next stretch's number.
     pub(crate) number: u64,
 }
@@ -237,26 +238,29 @@ impl<'a, G: Digester> Join<'a, G> {
             wait(&mut pending.waiting, stays.that_begin_before(place.start));
             self.feed_until(&mut pending.waiting, place.start.min(most));
             let (mut output, runs) = outputs.take();
+            let Some(buffer) = self.lower.context.recording.buffers.get(place.buffer) else { continue };
             let mut runs = runs.into_iter();
             let again = place.again;
             if let Some(again) = again {
                 let given = again.cut(&mut output.stretches);
                 if again.until.is_some() {
-                    self.given.extend(given.map(|(at, _)| (place.buffer, at)));
+                    self.given.extend(given.map(|(at, _)| (buffer.index, at)));
                 }
                 if again.is_growing() {
                     most = most.min(given.map_or(place.start, |(_, time)| time));
                 }
             }
             if again.is_none_or(|again| again.until.is_none()) {
-                self.overflows(place.buffer, output.overflows);
+                if output.overflows > 0 {
+                    self.sink.overflows(buffer.owner, output.overflows);
+                }
                 self.stats.add(&output, place.bytes);
             }
             let Pending { waiting, last_start, number } = pending;
             for stretch in output.stretches {
-                let latest = last_start.entry(place.buffer).or_insert(Ns(0));
+                let latest = last_start.entry(buffer.index).or_insert(Ns(0));
                 *latest = stretch.start.max(place.start).max(*latest);
-                waiting.insert((*latest, place.buffer, *number), (stretch, runs.next().unwrap_or_default()));
+                waiting.insert((*latest, buffer.index, *number), (stretch, runs.next().unwrap_or_default()));
                 *number += 1;
             }
             (self.progress)(self.stats.bytes);
@@ -264,14 +268,6 @@ impl<'a, G: Digester> Join<'a, G> {
         wait(&mut pending.waiting, stays.that_begin_before(Ns::MAX));
         self.feed_until(&mut pending.waiting, most);
         most
-    }
-
-    fn overflows(&mut self, buffer: usize, count: u64) {
-        if count > 0
-            && let Some(buffer) = self.lower.context.recording.buffers.get(buffer)
-        {
-            self.sink.overflows(buffer.owner, count);
-        }
     }
 
     /// Gives out all stretches that start before `watermark` (all of them at the end).
@@ -353,6 +349,6 @@ impl<'a, G: Digester> Join<'a, G> {
 fn wait<D>(waiting: &mut Waiting<D>, stays: impl Iterator<Item = (u64, Stretch)>) {
     waiting.extend(stays.map(|(number, mut stay)| {
         stay.keep_forward();
-        ((stay.start, usize::MAX, number), (stay, Vec::new()))
+        ((stay.start, u32::MAX, number), (stay, Vec::new()))
     }));
 }

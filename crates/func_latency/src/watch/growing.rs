@@ -20,7 +20,6 @@ use model::{
     SidebandRecord,
 };
 
-use super::buffer_places::BufferPlaces;
 use super::display::SeenCalls;
 use super::triggers::{Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
@@ -79,7 +78,8 @@ pub(crate) struct Growing {
     has_told_of_code: bool,
     /// Functions of `--on` that were said not to be found.
     told_of_on: BTreeSet<String>,
-    buffers: BufferPlaces,
+    /// The buffers that are known, by perf's number: those without trace in a part, too.
+    buffers: BTreeMap<u32, AuxOwner>,
 }
 
 /// The code that runs, and the functions in it that are watched.
@@ -112,7 +112,7 @@ impl Growing {
             triggers: None,
             has_told_of_code: false,
             told_of_on: BTreeSet::new(),
-            buffers: BufferPlaces::default(),
+            buffers: BTreeMap::new(),
         }
     }
 
@@ -139,9 +139,9 @@ impl Growing {
         Self { triggers, ..self }
     }
 
-    /// The first byte of a buffer that is still needed; `None`: all are.
-    pub(crate) fn needed_from(&self, owner: AuxOwner) -> Option<model::AuxOffset> {
-        self.continuation.needed_from(owner)
+    /// The first byte that is still needed of the buffer with this number of perf's; `None`: all are.
+    pub(crate) fn needed_from(&self, buffer: u32) -> Option<model::AuxOffset> {
+        self.continuation.needed_from(buffer)
     }
 
     /// Up to when the recording is decoded.
@@ -170,18 +170,6 @@ impl Growing {
         let ended = self.schedule.ended_before(time);
         self.schedule.forget_before(time, &BTreeSet::new());
         self.schedule.forget_threads(&ended);
-    }
-
-    /// These buffers, each at the place that it has always had.
-    pub(crate) fn in_order<'a>(
-        &mut self,
-        mut buffers: BTreeMap<AuxOwner, AuxBuffer<'a>>,
-    ) -> Vec<AuxBuffer<'a>> {
-        for (owner, buffer) in &buffers {
-            self.buffers.meet(*owner, buffer.index);
-        }
-        let in_place = |buffer: AuxBuffer<'a>| buffers.remove(&buffer.owner).unwrap_or(buffer);
-        self.buffers.empty_buffers().map(in_place).collect()
     }
 
     /// Decodes what has come.
@@ -315,11 +303,9 @@ impl Growing {
     }
 
     fn decode(&mut self, buffers: Vec<AuxBuffer<'_>>, until: Option<Ns>) -> Result<Gain> {
-        for buffer in &buffers {
-            self.buffers.meet(buffer.owner, buffer.index);
-        }
+        self.buffers.extend(buffers.iter().map(|buffer| (buffer.index, buffer.owner)));
         let Some(code) = &self.code else { return Ok(Gain::default()) };
-        let recording = Recording { buffers, ..self.frame.clone() };
+        let recording = Recording { buffers: with_empty(&self.buffers, buffers), ..self.frame.clone() };
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut analysis = match self.analysis.take() {
             Some(paused) => paused.resume(around),
@@ -350,7 +336,8 @@ impl Growing {
         // The one place that decides which threads are over: all that know threads let go of these.
         let ended = self.continuation.forget_threads(self.schedule.ended_before(needs_from));
         analysis.finish_threads(&ended);
-        ended.iter().for_each(|tid| self.buffers.forget(AuxOwner::Thread(*tid)));
+        let is_of_cpu = |owner: &AuxOwner| matches!(owner, AuxOwner::Cpu(_));
+        self.buffers.retain(|index, owner| is_of_cpu(owner) || self.continuation.goes_on(*index));
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
@@ -380,7 +367,8 @@ impl Growing {
             let message = "nothing was recorded of the functions that are watched";
             return Err(failure(Exit::Nothing, message));
         };
-        let recording = Recording { buffers: self.buffers.empty_buffers().collect(), ..self.frame.clone() };
+        let buffers = with_empty(&self.buffers, Vec::new());
+        let recording = Recording { buffers, ..self.frame.clone() };
         let around = Surroundings::of(&recording, &self.schedule, &code.image);
         let mut summary = paused.resume(around).finish_with_summary();
         self.total.add_to(&mut summary);
@@ -402,6 +390,14 @@ impl SeenCalls for Growing {
     fn total_figures(&self) -> Vec<FunctionReport> {
         self.figures(&self.total)
     }
+}
+
+/// All buffers that are known, by number; those without trace in this part are empty.
+fn with_empty<'a>(known: &BTreeMap<u32, AuxOwner>, buffers: Vec<AuxBuffer<'a>>) -> Vec<AuxBuffer<'a>> {
+    let empty = |(&index, &owner)| (index, AuxBuffer { index, owner, pieces: vec![], records: vec![] });
+    let mut all: BTreeMap<u32, AuxBuffer<'a>> = known.iter().map(empty).collect();
+    all.extend(buffers.into_iter().map(|buffer| (buffer.index, buffer)));
+    all.into_values().collect()
 }
 
 /// What is the same for all parts of a recording.

@@ -150,7 +150,7 @@ impl<'r> Follow<'r> {
             let part = Part { buffers: Vec::new(), sideband: new, until, span };
             watch.growing.take_records(part)
         } else {
-            let buffers = buffers(&self.tails, recording, &mut watch.growing);
+            let buffers = buffers(&self.tails, recording);
             let part = Part { buffers: buffers.clone(), sideband: new, until, span };
             let all = std::mem::take(missed);
             let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -204,7 +204,7 @@ struct Tail {
 impl Tail {
     /// `None`: nothing is needed.
     fn of(buffer: &AuxBuffer<'_>, growing: &Growing) -> Option<Self> {
-        let needed = growing.needed_from(buffer.owner).unwrap_or_default();
+        let needed = growing.needed_from(buffer.index).unwrap_or_default();
         let rest = |piece: &AuxPiece<'_>| {
             let skip = usize::try_from(needed.0.saturating_sub(piece.offset.0)).ok()?;
             let bytes = piece.bytes.get(skip..).filter(|bytes| !bytes.is_empty())?;
@@ -248,22 +248,21 @@ impl Missed {
     }
 }
 
-/// What is needed of earlier pieces, and the trace of this one, by buffer.
-fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>, growing: &mut Growing) -> Vec<AuxBuffer<'a>> {
-    let mut of: BTreeMap<AuxOwner, AuxBuffer<'a>> =
-        tails.iter().map(|tail| (tail.owner, tail.buffer())).collect();
+/// What is needed of earlier pieces, and the trace of this one, by perf's number of the buffer.
+fn buffers<'a>(tails: &'a [Tail], recording: &Recording<'a>) -> Vec<AuxBuffer<'a>> {
+    let mut of: BTreeMap<u32, AuxBuffer<'a>> = tails.iter().map(|tail| (tail.index, tail.buffer())).collect();
     for buffer in &recording.buffers {
         let mut buffer = buffer.clone();
         cut_padding(&mut buffer);
-        match of.get_mut(&buffer.owner).filter(|known| known.index == buffer.index) {
+        match of.get_mut(&buffer.index) {
             Some(known) => {
                 known.pieces.append(&mut buffer.pieces);
                 known.records.append(&mut buffer.records);
             }
-            None => _ = of.insert(buffer.owner, buffer),
+            None => _ = of.insert(buffer.index, buffer),
         }
     }
-    growing.in_order(of)
+    of.into_values().collect()
 }
 
 /// AUXTRACE payloads are padded to whole words.

@@ -11,7 +11,6 @@
 //! ```
 
 mod allowance;
-mod buffer_places;
 #[cfg(feature = "bpf")]
 mod by_probes;
 mod captures;

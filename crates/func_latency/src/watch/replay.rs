@@ -50,7 +50,7 @@ pub(super) fn run(
         let ends = ends(&whole, (!is_last).then_some(to));
         let buffers = whole.buffers.iter().zip(&ends);
         let buffers: Vec<AuxBuffer<'_>> = buffers
-            .map(|(buffer, end)| until(buffer, watch.growing.needed_from(buffer.owner), *end))
+            .map(|(buffer, end)| until(buffer, watch.growing.needed_from(buffer.index), *end))
             .collect();
         let bytes: u64 = whole.buffers.iter().zip(&ends).map(|(buffer, end)| bytes_until(buffer, *end)).sum();
         let part = Part {

@@ -64,7 +64,10 @@ impl ShortLives {
             let mut records = FedRecords::default();
             records.add(cpu, parent_tid, born, &Record::Fork { pid, tid, parent_pid, parent_tid });
             records.add(cpu, tid, born, &Record::ItraceStart { pid, tid });
-            records.add(cpu, tid, end, &aux);
+            // Without the buffer's ids they are taken for those of the first buffer under the number.
+            if !self.has_own_buffers {
+                records.add(cpu, tid, end, &aux);
+            }
             records.add(cpu, tid, end, &Record::Exit { pid, tid, parent_pid, parent_tid });
             feed.records(&records.0);
             fed.feed_slice(&feed, &chunk, slice.at(Ns(time.0 + 50)));
@@ -160,6 +163,14 @@ fn the_report_of_a_watch_of_buffers_of_threads_is_that_of_the_recording() {
     let name = "short_lived::the_report_of_a_watch_of_buffers_of_threads_is_that_of_the_recording";
     let lives = ShortLives { threads: 5_000, numbers: 5_000, born_each_s: 1 << 20, has_own_buffers: true };
     is_that_of_the_recording(name, lives);
+}
+
+/// A buffer was put in the place of the one that the thread before had under its number.
+#[test]
+fn another_buffer_under_a_number_that_is_not_forgotten_begins_anew() {
+    let name = "short_lived::another_buffer_under_a_number_that_is_not_forgotten_begins_anew";
+    let lives = ShortLives { threads: 4_000, numbers: 40, born_each_s: 2_000, has_own_buffers: true };
+    is_forgotten(name, lives);
 }
 
 fn is_that_of_the_recording(name: &str, lives: ShortLives) {
