@@ -3,6 +3,7 @@
 
 mod circles;
 mod crates;
+mod fields;
 mod files;
 mod links;
 mod modules;
@@ -61,6 +62,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let rules = [
         circles::check,
         crates::check,
+        fields::check,
         files::check,
         links::check,
         modules::check,
