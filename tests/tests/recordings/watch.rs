@@ -73,7 +73,7 @@ fn in_parts(opened: &Opened<'_>, parts: u64, patience_ns: Option<u64>) -> ByThre
         let grown_to = Grown { until: (!is_last).then_some(until_ns), patience_ns };
         continuation.decode_on(&context, how, grown_to, None::<&decoder::NoDigester>, &mut events);
         for buffer in &recording.buffers {
-            let from = continuation.needed_from(buffer.owner).unwrap_or_default();
+            let from = continuation.needed_from(buffer.index).unwrap_or_default();
             assert!(needed.insert(buffer.index, from) <= Some(from), "decoding went back");
         }
     }
