@@ -86,6 +86,7 @@ cases! {
     kernel_text_that_is_not_what_ran
     kernel_with_text_is_followed
     kernel_without_text_after_calls_were_unwound
+    kernel_without_text_and_a_handlers_return
     kernel_without_text_and_a_thread_that_was_elsewhere
     kernel_without_text_and_calls_that_were_unwound
     kernel_without_text_and_other_threads_calls

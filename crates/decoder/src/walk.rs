@@ -384,21 +384,32 @@ impl<W: Work> Walk<'_, W> {
             self.output.effect(step, self.here.work, edges, self.effects);
         }
         if effect.returns() {
-            let Target { ip, at_entry, .. } = self.graph.block(next).start;
-            if !at_entry {
-                self.stack.end(|call| self.graph.return_address(call) == ip);
-            } // else it is a jump: `push; ret`, a retpoline
-            if let Some(call) = self.stack.pop().filter(|call| self.graph.return_address(*call) == ip) {
-                // From now on the fast way knows it, where returns are not compressed, too.
-                let side = if ip.is_kernel() { Side::Kernel } else { Side::User(self.space) };
-                _ = self.return_site(side, call);
-            }
-            if self.own_calls {
-                self.stack.drop_ended();
-            }
+            self.returned(next);
         }
         self.effects.push_calls(effect, &mut self.stack);
         self.here = Here { block: next, work: self.here.work.plus(effect.work) };
+    }
+
+    /// A return that is not compressed has led to `next`. It takes the youngest of the trace unit's calls,
+    /// wherever it leads.
+    fn returned(&mut self, next: BlockId) {
+        let Target { ip, at_entry, .. } = self.graph.block(next).start;
+        if at_entry {
+            // A jump (`push; ret`, a retpoline), or a handler's return: the thread has returned from nothing.
+            if !self.own_calls {
+                self.stack.pop();
+            }
+            return;
+        }
+        self.stack.end(|call| self.graph.return_address(call) == ip);
+        if let Some(call) = self.stack.pop().filter(|call| self.graph.return_address(*call) == ip) {
+            // From now on the fast way knows it, where returns are not compressed, too.
+            let side = if ip.is_kernel() { Side::Kernel } else { Side::User(self.space) };
+            _ = self.return_site(side, call);
+        }
+        if self.own_calls {
+            self.stack.drop_ended();
+        }
     }
 
     /// Where `call`, from the stack, returns to, if it was made on `side`, which returns.
