@@ -17,7 +17,7 @@ use decoder::{Continuation, DecodeOptions, Grown};
 use image::{Image, KernelSymbols};
 use model::{
     AuxBuffer, AuxOwner, CodeSource, FunctionId, FunctionLookup, Ns, Pid, Recording, Schedule, Sideband,
-    SidebandRecord,
+    SidebandRecord, Tid,
 };
 
 use super::display::SeenCalls;
@@ -336,8 +336,7 @@ impl Growing {
         // The one place that decides which threads are over: all that know threads let go of these.
         let ended = self.continuation.forget_threads(self.schedule.ended_before(needs_from));
         analysis.finish_threads(&ended);
-        let is_of_cpu = |owner: &AuxOwner| matches!(owner, AuxOwner::Cpu(_));
-        self.buffers.retain(|index, owner| is_of_cpu(owner) || self.continuation.goes_on(*index));
+        forget_buffers(&mut self.buffers, &self.continuation, &ended);
         let calls = analysis.take_calls();
         self.total.merge(&calls);
         let lost_ns = analysis.lost_ns();
@@ -390,6 +389,19 @@ impl SeenCalls for Growing {
     fn total_figures(&self) -> Vec<FunctionReport> {
         self.figures(&self.total)
     }
+}
+
+/// Forgets the buffers that are decoded to their ends, of threads that are over, or have another one: rows of
+/// open calls have the number of their thread's.
+fn forget_buffers(known: &mut BTreeMap<u32, AuxOwner>, continuation: &Continuation, ended: &[Tid]) {
+    let newest: BTreeMap<AuxOwner, u32> = known.iter().map(|(index, owner)| (*owner, *index)).collect();
+    known.retain(|index, owner| match *owner {
+        AuxOwner::Cpu(_) => true,
+        AuxOwner::Thread(tid) => {
+            let is_last = newest.get(owner) == Some(index) && !ended.contains(&tid);
+            is_last || continuation.goes_on(*index)
+        }
+    });
 }
 
 /// All buffers that are known, by number; those without trace in this part are empty.
