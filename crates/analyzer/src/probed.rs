@@ -64,8 +64,6 @@ pub struct ProbedAnalysis<'a> {
 
 /// Times off the CPU.
 struct ProbedOffCpu<'a> {
-    /// Why they are not known, if they are not.
-    unknown: Option<NoOffCpu>,
     intervals: Intervals,
     /// Names for the stacks of waits.
     names: &'a dyn StackNames,
@@ -111,7 +109,7 @@ impl<'a> ProbedAnalysis<'a> {
             sums: IntervalSums::new(ProbedSums::new(Arc::new(request.clone()), OffCpuKnown(true))),
             children: FxHashMap::default(),
             slices: Slices::default(),
-            off_cpu: ProbedOffCpu { unknown: None, intervals: Intervals::default(), names },
+            off_cpu: ProbedOffCpu { intervals: Intervals::default(), names },
             kept: KeptParts {
                 reasons: request.functions.iter().map(|_| BTreeMap::new()).collect(),
                 parts: None,
@@ -125,8 +123,7 @@ impl<'a> ProbedAnalysis<'a> {
     #[must_use]
     pub fn without_scheduler(self) -> Self {
         let sums = ProbedSums::new(Arc::new(self.request.clone()), OffCpuKnown(false));
-        let off_cpu = ProbedOffCpu { unknown: Some(NoOffCpu::NotFollowed), ..self.off_cpu };
-        Self { sums: IntervalSums::new(sums), off_cpu, ..self }
+        Self { sums: IntervalSums::new(sums), ..self }
     }
 
     /// Keeps what each row is made of, for [`Self::finish_with_parts`].
@@ -172,6 +169,7 @@ impl<'a> ProbedAnalysis<'a> {
         let (threads, gaps) = self.threads.losses(window, &mut ledger);
         let parts = ProbedParts { of_calls: self.kept.parts.take().unwrap_or_default(), gaps };
         let loss = ledger.finish(threads);
+        let off_cpu = self.sums.now.off_cpu();
         let mut functions = self.sums.whole().finish(&self.slices, window, loss.coverage);
         for (function, reasons) in functions.iter_mut().zip(&self.kept.reasons) {
             function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
@@ -183,7 +181,7 @@ impl<'a> ProbedAnalysis<'a> {
                 threads: loss.threads.len() as u64,
                 events: self.seen,
                 no_times: None,
-                no_off_cpu: self.off_cpu.unknown,
+                no_off_cpu: (!off_cpu.0).then_some(NoOffCpu::NotFollowed),
             },
             functions,
             loss,
@@ -211,7 +209,7 @@ impl<'a> ProbedAnalysis<'a> {
             start_ns: call.start,
             latency_ns: cleared.latency_ns,
             error_ns: cleared.error_ns(),
-            off_cpu_ns: self.off_cpu.unknown.is_none().then_some(off_cpu_ns),
+            off_cpu_ns: self.sums.now.off_cpu().ns(off_cpu_ns),
             status,
             cut_by,
             caller,
@@ -386,7 +384,7 @@ impl<'a> ProbedAnalysis<'a> {
         children: Vec<(ChildKey, RunningTotal)>,
     ) -> RowParts {
         let has_children = row.began() == SliceKind::WithChildren;
-        let off_cpu = OffCpuKnown(self.off_cpu.unknown.is_none());
+        let off_cpu = self.sums.now.off_cpu();
         let children = if has_children { parts_of_row(children, row, off_cpu) } else { Vec::new() };
         RowParts { children, waits: self.off_cpu.intervals.waits_of(call) }
     }

@@ -28,6 +28,11 @@ impl ProbedSums {
         Self { calls: Aggregate::new(request, off_cpu), causes, off_cpu }
     }
 
+    /// Whether time off the CPU is known.
+    pub(super) fn off_cpu(&self) -> OffCpuKnown {
+        self.off_cpu
+    }
+
     /// Adds a call that has ended. True if it is one of those that were asked for.
     pub(super) fn add(
         &mut self,
