@@ -50,7 +50,8 @@ pub(crate) trait Branches<'a>: Landing<'a> {
         match self.top() {
             None => self.returned_to_unknown(session, to),
             Some(top) if top.ret.is(to.ip) || !top.ret.is_known() => {
-                if self.cannot_return_to(to.ip) && self.end_older_call(session, &from, to.ip) {
+                let is_from_older = self.cannot_return_to(to.ip);
+                if is_from_older && self.end_older_call(session, &from, to.ip) {
                     return;
                 }
                 self.returns_to(session, to.ip, true);
@@ -66,6 +67,10 @@ pub(crate) trait Branches<'a>: Landing<'a> {
                             && !session.map.is_restorer(self.control().space, to.ip) =>
                     {
                         self.close(session, Status::Complete, false);
+                    }
+                    // Code out of sight has jumped to it, for a call that is older than all that are open.
+                    Some(_) if is_from_older && !session.map.is_restorer(self.control().space, to.ip) => {
+                        self.appears(session, to, true);
                     }
                     Some(_) => (),
                 }

@@ -78,6 +78,26 @@ fn a_return_that_only_an_older_call_can_make_tells_what_was_unwound_out_of_sight
     check(&script.replace("220 ret f+40 f+15", ""), rows);
 }
 
+/// Seed 9755423: no call that is open waits there, so it is not the one on top that goes on.
+#[test]
+fn what_hidden_code_jumped_to_may_return_for_a_call_that_is_older_than_the_recording() {
+    let script = "
+        filter
+        100 start f+4
+        110 out.call f+10 k
+        120 start g
+        130 ret g+8 f+35
+        140 out.jmp f+50 h";
+    let of_h = Request { functions: vec![id("h")], ..Request::default() };
+    check_request(script, of_h, "");
+    check(
+        script,
+        "
+        100 >=40 open_start [unknown] undecided
+        130 >=10 open_start [unknown] depth 1",
+    );
+}
+
 #[test]
 fn whether_the_kernel_or_hidden_code_entered_a_call_is_unknown_until_it_returns() {
     let entered = "

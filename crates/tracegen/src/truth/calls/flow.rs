@@ -165,9 +165,9 @@ impl Stack<'_> {
 
     /// A return from the frame on top to its caller, as far as that is known.
     fn ret_to_caller(&mut self, event: &Event, ahead: &Events<'_>) {
-        if !event.left_filter() && self.top_cannot_return_to(event.to) {
-            self.leave_for_older_call(event, ahead);
-        }
+        let is_from_older = !event.left_filter()
+            && self.top_cannot_return_to(event.to)
+            && !self.leave_for_older_call(event, ahead);
         self.contradicts_choice(event);
         let base = self.group_base(self.frames.len().saturating_sub(1));
         let (below, called) = self.frames.split_at_mut(base);
@@ -200,6 +200,7 @@ impl Stack<'_> {
             Some(top) if top.goes_on_at == Some(event.to) => {
                 self.close(Status::Complete, false);
             }
+            Some(_) if is_from_older && !self.code.is_restorer(event.to) => self.found(event.to),
             Some(_) => (),
         }
     }

@@ -56,12 +56,12 @@ impl Stack<'_> {
 
     /// What code out of sight has called returns to a place in sight where the call that went out of sight
     /// last does not wait. An older call of the function does, which such code jumped to: all frames above
-    /// that are unwound. If there are several, what comes after tells.
-    pub(super) fn leave_for_older_call(&mut self, event: &Event, ahead: &Events<'_>) {
+    /// that are unwound. If there are several, what comes after tells. False if none is open.
+    pub(super) fn leave_for_older_call(&mut self, event: &Event, ahead: &Events<'_>) -> bool {
         let from = self.code.function(event.from);
         let callers: Vec<usize> = self.callers_of_older(self.frames.len(), from, event.to).collect();
         if callers.is_empty() {
-            return;
+            return false;
         }
         self.end_is_guess();
         self.has_chosen |= callers.len() > 1;
@@ -73,6 +73,7 @@ impl Stack<'_> {
         let end = self.group_end(called);
         self.doubt_from(end);
         self.close_to(end, Status::Unwound);
+        true
     }
 
     /// The frames of the outermost `len`, innermost first, that wait at `to` for a call that went out of
