@@ -38,6 +38,7 @@ pub fn differences(opened: &Opened<'_>, report: &FunctionReport, calls: &Calls, 
 }
 
 fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, compare: Compare) -> String {
+    let has_filter = opened.recording.pt.has_ip_filter;
     let mut text = String::new();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
     let at_entry = already_at_entry(opened, rows, calls);
@@ -75,7 +76,11 @@ fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, com
             let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns.max(true_row.start));
             difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
         };
-        let pairs = Pairs { ours, truth, doubts: &doubts, is_guess: &is_guess, what: &what };
+        let may_be = |mine: &CallRow, row: &Row| {
+            // With an IP filter the caller is known if the call returns, and when that is is a guess.
+            is_entry_of(mine, row) && (has_filter || has_site(opened, mine, row))
+        };
+        let pairs = Pairs { ours, truth, doubts: &doubts, is_guess: &is_guess, may_be: &may_be, what: &what };
         if let Some((i, j)) = pairs.first_without_partner() {
             let (mine, true_row) = (ours.get(i), truth.get(j));
             let what = match (mine, true_row) {
@@ -115,6 +120,8 @@ struct Pairs<'r, 'a> {
     doubts: &'r [RangeInclusive<Ns>],
     /// The truth is guessing, or ours cannot know if the call is one.
     is_guess: &'r dyn Fn(&Row) -> bool,
+    /// The two may be one call, of which one side guesses.
+    may_be: &'r dyn Fn(&CallRow, &Row) -> bool,
     /// What is not the same in a call of both.
     what: &'r dyn Fn(&CallRow, &Row) -> Option<&'static str>,
 }
@@ -164,7 +171,7 @@ impl Pairs<'_, '_> {
 
     fn may_be_one(&self, mine: &CallRow, row: &Row, is_guess: bool) -> bool {
         if mine.undecided || is_guess {
-            return is_entry_of(mine, row);
+            return (self.may_be)(mine, row);
         }
         starts_at(mine, row) && (self.what)(mine, row).is_none()
     }
@@ -187,6 +194,11 @@ fn first_starts(starts: impl DoubleEndedIterator<Item = Ns>) -> Vec<Ns> {
     }
     first.reverse();
     first
+}
+
+/// Both were entered by the same instruction.
+fn has_site(opened: &Opened<'_>, ours: &CallRow, truth: &Row) -> bool {
+    truth.status == Status::OpenStart || site(opened, truth.caller_ip, truth.start) == ours.site
 }
 
 fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
@@ -347,7 +359,14 @@ mod tests {
         let (ours, truth): (Vec<_>, Vec<_>) = (ours.iter().collect(), truth.iter().collect());
         let what = |mine: &CallRow, row: &Row| (mine.latency_ns != row.latency_ns).then_some("latency");
         let is_guess = |row: &Row| row.unsure;
-        let pairs = Pairs { ours: &ours, truth: &truth, doubts: &[], is_guess: &is_guess, what: &what };
+        let pairs = Pairs {
+            ours: &ours,
+            truth: &truth,
+            doubts: &[],
+            is_guess: &is_guess,
+            may_be: &is_entry_of,
+            what: &what,
+        };
         pairs.first_without_partner()
     }
 
