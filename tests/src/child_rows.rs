@@ -81,7 +81,7 @@ impl Table<'_> {
     fn sums(&self, ours: &[ChildRow], truth: &[Child]) -> BTreeMap<Key, (Sum, Sum)> {
         // Where a function that the IP filter hides calls into it, the return tells; what leaves by a jump
         // does not return.
-        let is_hidden = self.report.rows.iter().any(|row| row.hidden);
+        let is_hidden = self.report.rows.iter().any(|row| row.traced().is_some_and(|traced| traced.hidden));
         let seen_site = |site: Option<Place>| site.filter(|_| !is_hidden);
         let at = self.calls.rows.first().map_or(Ns(0), |row| row.start);
         let mut sums: BTreeMap<Key, (Sum, Sum)> = BTreeMap::new();

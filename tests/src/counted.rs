@@ -29,7 +29,11 @@ pub fn counter_differences(opened: &Opened<'_>, report: &FunctionReport, calls: 
     }
     let mut callers = ByPlace::new();
     for caller in &report.callers {
-        add_counted(&mut callers, ("", caller.site), caller.counters.as_ref().map(|counters| counters.sum));
+        add_counted(
+            &mut callers,
+            ("", caller.from.site),
+            caller.counters.as_ref().map(|counters| counters.sum),
+        );
     }
     for caller in &calls.callers {
         add_ran(&mut callers, ("", place(caller.site)), caller.sum.ran);

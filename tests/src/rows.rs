@@ -43,17 +43,17 @@ fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, com
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&Row>)> = BTreeMap::new();
     let at_entry = already_at_entry(opened, rows, calls);
     let may_differ = |tid, number| number == 0 && at_entry.contains(&tid);
-    for row in rows.iter().filter(|row| !may_differ(row.tid, row.id.number)) {
-        if compare == Compare::All || row.status != analyzer::Status::OpenStart {
-            threads.entry(row.tid).or_default().0.push(row);
+    for row in rows.iter().filter(|row| !may_differ(row.id.tid, row.id.number)) {
+        if compare == Compare::All || row.end.status != analyzer::Status::OpenStart {
+            threads.entry(row.id.tid).or_default().0.push(row);
         }
     }
     // Whether a handler was entered there, or goes on at its first instruction, ours may not know.
     let may_be_found = |row: &Row| {
         let is_near = |ours: &CallRow| ours.start_ns.0.abs_diff(row.start.0) <= ours.error_ns.min(NEAR_NS);
-        let is_there = |ours: &&CallRow| ours.tid == row.tid && is_near(ours);
+        let is_there = |ours: &&CallRow| ours.id.tid == row.tid && is_near(ours);
         let mut there = rows.iter().filter(is_there).peekable();
-        let is_found = |ours: &CallRow| ours.undecided && ours.status == analyzer::Status::OpenStart;
+        let is_found = |ours: &CallRow| ours.end.undecided && ours.end.status == analyzer::Status::OpenStart;
         let is_guess = compare == Compare::Entered && row.entered == Entered::Signal;
         is_guess && there.peek().is_some() && there.all(is_found)
     };
@@ -68,10 +68,11 @@ fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, com
         ours.sort_by_key(|r| r.id.number);
         truth.sort_by_key(|r| r.number);
         // From there on a call may be on one that has ended: its depth is a guess, too.
-        let guesses = ours.iter().filter(|row| row.undecided).map(|row| row.start_ns);
+        let guesses = ours.iter().filter(|row| row.end.undecided).map(|row| row.start_ns);
         let of_truth = truth.iter().filter(|row| row.unsure).map(|row| row.start);
         let first_guess = guesses.chain(of_truth).min();
-        let doubts: Vec<RangeInclusive<Ns>> = ours.iter().filter(|row| row.undecided).map(lifetime).collect();
+        let doubts: Vec<RangeInclusive<Ns>> =
+            ours.iter().filter(|row| row.end.undecided).map(lifetime).collect();
         let what = |mine: &CallRow, true_row: &Row| {
             let is_on_guess = first_guess.is_some_and(|first| first <= mine.start_ns.max(true_row.start));
             difference(opened, mine, true_row, if is_on_guess { Compare::Entered } else { compare })
@@ -100,9 +101,9 @@ fn differences_of_rows(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls, com
 /// that looks as if they had just come there.
 fn already_at_entry(opened: &Opened<'_>, rows: &[CallRow], calls: &Calls) -> Vec<Tid> {
     let looks_entered = |found: &&Row| {
-        let is_it = |row: &&CallRow| (row.tid, row.id.number) == (found.tid, found.number);
+        let is_it = |row: &&CallRow| (row.id.tid, row.id.number) == (found.tid, found.number);
         let first = rows.iter().find(is_it);
-        first.is_some_and(|row| row.status != analyzer::Status::OpenStart && starts_at(row, found))
+        first.is_some_and(|row| row.end.status != analyzer::Status::OpenStart && starts_at(row, found))
     };
     let found = calls.rows.iter().filter(|row| row.number == 0 && row.status == Status::OpenStart);
     let has_filter = opened.recording.pt.has_ip_filter;
@@ -144,7 +145,7 @@ impl Pairs<'_, '_> {
                     return None;
                 }
                 farthest = farthest.max((i, j));
-                if let Some(mine) = mine.filter(|mine| mine.undecided) {
+                if let Some(mine) = mine.filter(|mine| mine.end.undecided) {
                     reach(&mut next, j, absorbed);
                     if first_true[j].0 > mine.start_ns.0.saturating_add(mine.error_ns) {
                         continue; // all that it may be is earlier
@@ -170,7 +171,7 @@ impl Pairs<'_, '_> {
     }
 
     fn may_be_one(&self, mine: &CallRow, row: &Row, is_guess: bool) -> bool {
-        if mine.undecided || is_guess {
+        if mine.end.undecided || is_guess {
             return (self.may_be)(mine, row);
         }
         starts_at(mine, row) && (self.what)(mine, row).is_none()
@@ -198,11 +199,11 @@ fn first_starts(starts: impl DoubleEndedIterator<Item = Ns>) -> Vec<Ns> {
 
 /// Both were entered by the same instruction.
 fn has_site(opened: &Opened<'_>, ours: &CallRow, truth: &Row) -> bool {
-    truth.status == Status::OpenStart || site(opened, truth.caller_ip, truth.start) == ours.site
+    truth.status == Status::OpenStart || site(opened, truth.caller_ip, truth.start) == ours.from.site
 }
 
 fn is_entry_of(ours: &CallRow, truth: &Row) -> bool {
-    let is_found = ours.status == analyzer::Status::OpenStart;
+    let is_found = ours.end.status == analyzer::Status::OpenStart;
     is_found == (truth.status == Status::OpenStart) && starts_at(ours, truth)
 }
 
@@ -225,15 +226,15 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     let has_filter = opened.recording.pt.has_ip_filter;
     let (caller_ip, entered) = visible_caller(truth, has_filter);
     let too_long = |ours: u64, truth: u64, error: u64| ours > truth.saturating_add(error);
-    if ours.status.name() != truth.status.name() {
+    if ours.end.status.name() != truth.status.name() {
         Some("status")
-    } else if site(opened, caller_ip, truth.start) != ours.site {
+    } else if site(opened, caller_ip, truth.start) != ours.from.site {
         Some("call site")
-    } else if !same_caller(ours.caller, entered, caller_ip) {
+    } else if !same_caller(ours.from.caller, entered, caller_ip) {
         Some("kind of caller")
     } else if ours.depth != truth.depth && compare == Compare::All {
         Some("depth")
-    } else if ours.ended_by_jump != truth.by_jump {
+    } else if ours.end.by_jump != truth.by_jump {
         Some("ended by jump")
     } else if !truth.status.is_whole() {
         // "At least": how long the thread sleeps on after its last event is not always known, and what
@@ -248,7 +249,7 @@ fn difference(opened: &Opened<'_>, ours: &CallRow, truth: &Row, compare: Compare
     } else if ours.latency_ns.abs_diff(truth.latency_ns) > ours.error_ns {
         Some("latency")
     } else {
-        ours.counted.and_then(|counted| counted_difference(&counted, truth.ran))
+        ours.counted().and_then(|counted| counted_difference(counted, truth.ran))
     }
 }
 
@@ -260,7 +261,7 @@ pub(crate) fn off_cpu_error(opened: &Opened<'_>, row: &CallRow) -> u64 {
     let ends = [start, start + row.latency_ns];
     let may_be_either =
         |from: u64, to: u64| ends.iter().any(|end| from < end + error && end - error.min(*end) < to);
-    let off_cpu = opened.schedule.thread(row.tid).map_or(&[][..], |life| &life.off_cpu);
+    let off_cpu = opened.schedule.thread(row.id.tid).map_or(&[][..], |life| &life.off_cpu);
     // A thread that ends is switched out for good, and the truth has no record of that.
     let last = ends[1] + error;
     let stretches = off_cpu.iter().map(|off| (off.from.0, off.to.map_or(last, |to| to.0)));
@@ -299,7 +300,7 @@ pub fn site(opened: &Opened<'_>, ip: Avma, at: Ns) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::CallId;
+    use analyzer::{CallEnd, CallId, CalledFrom, Evidence, TracedRow};
     use image::{Image, ImageOptions};
     use model::{FunctionId, Recording, Schedule};
     use tracegen::truth::calls::Ran;
@@ -314,25 +315,16 @@ mod tests {
         CallRow {
             id: CallId { tid: TID, number },
             pid: None,
-            tid: TID,
             cpu: None,
             start_ns: Ns(start),
             latency_ns,
             error_ns: 30,
             off_cpu_ns: None,
-            status: analyzer::Status::Complete,
-            cut_by: None,
-            caller: Caller::Unknown,
-            site: None,
+            end: CallEnd { undecided, ..CallEnd::of(analyzer::Status::Complete) },
+            from: CalledFrom::UNKNOWN,
             function: FunctionId(1),
             depth: 0,
-            ended_by_jump: false,
-            hidden: false,
-            undecided,
-            aux_buffer: None,
-            aux_offset: None,
-            probed: None,
-            counted: None,
+            evidence: Evidence::Traced(TracedRow::default()),
         }
     }
 
@@ -389,11 +381,11 @@ mod tests {
         let truth = truth.map(|row| Row { entered: Entered::Signal, ..row });
         let mine = |number, start| {
             let row = ours(number, start, 1, false);
-            CallRow { error_ns: 20_000, caller: Caller::Signal, ..row }
+            CallRow { error_ns: 20_000, from: CalledFrom { caller: Caller::Signal, site: None }, ..row }
         };
         let found = |number, start| {
-            let status = analyzer::Status::OpenStart;
-            CallRow { status, undecided: true, ..mine(number, start) }
+            let end = CallEnd { undecided: true, ..CallEnd::of(analyzer::Status::OpenStart) };
+            CallRow { end, ..mine(number, start) }
         };
         let rows = [mine(0, 1_000), mine(1, 7_000), found(2, 9_500)];
         assert_eq!(differ(&rows, &truth), "");

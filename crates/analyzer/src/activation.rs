@@ -2,13 +2,14 @@
 
 use model::{AuxOwner, FunctionId};
 
-use crate::call_row::{CallId, CallRow};
-use crate::place::Caller;
+use crate::call_row::{CallId, CallRow, Evidence, TracedRow};
+use crate::counted::Counted;
+use crate::place::{CalledFrom, Caller};
 use crate::request::{LatencyRange, Role};
 use crate::running::{Activation, EndedCall, WaitingCall};
 use crate::session::Session;
 use crate::stack::{Frame, FrameKind};
-use crate::status::Status;
+use crate::status::{CallEnd, Status};
 use crate::thread::{Ending, Thread};
 use crate::tree::Node;
 
@@ -73,7 +74,7 @@ impl<'a> Thread<'a> {
             if let Some(open) = self.entered.open.get_mut(wanted) {
                 open.depth = open.depth.saturating_sub(1);
             }
-            let row = self.row(session, &frame, &activation, end);
+            let row = self.row(session, (&frame, &activation), end, self.count_top());
             let root = activation.has_tree.then(|| self.root(session, &frame, end));
             let off_cpu_ns = (frame.begun.off_cpu_ns, end.at.off_cpu_ns);
             let tree = root.map(|(first, root)| (first, root, 0));
@@ -160,12 +161,13 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// The row of a call that ends; `counted`: what it executed, where counters were asked for.
     pub(crate) fn row(
         &self,
         session: &mut Session<'a>,
-        frame: &Frame,
-        activation: &Activation,
+        (frame, activation): (&Frame, &Activation),
         end: Ending,
+        counted: Option<Counted>,
     ) -> CallRow {
         let (start, time) = (activation.start, end.at.time);
         // Out of sight a handler may have called it: where it returns to tells.
@@ -184,7 +186,6 @@ impl<'a> Thread<'a> {
         CallRow {
             id: CallId { tid: self.tid, number: activation.number },
             pid: session.process_of(self.tid),
-            tid: self.tid,
             cpu: activation.cpu,
             start_ns: start.point,
             latency_ns: time.point.since(start.point),
@@ -194,19 +195,21 @@ impl<'a> Thread<'a> {
                 .calls
                 .off_cpu()
                 .ns(end.at.off_cpu_ns.saturating_sub(frame.begun.off_cpu_ns)),
-            status: end.status,
-            cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
-            caller,
-            site: session.map.place(frame.site.space, frame.site.ip.get()),
+            end: CallEnd {
+                status: end.status,
+                cut_by: self.cut_by.filter(|_| end.status == Status::Cut),
+                by_jump: end.by_jump && end.status.counted(),
+                undecided: frame.undecided || self.may_have_ended_before(frame, activation),
+            },
+            from: CalledFrom { caller, site: session.map.place(frame.site.space, frame.site.ip.get()) },
             function: frame.function,
             depth: activation.depth,
-            ended_by_jump: end.by_jump && end.status.counted(),
-            hidden: frame.hidden,
-            undecided: frame.undecided || self.may_have_ended_before(frame, activation),
-            aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
-            aux_offset: Some(activation.at),
-            probed: None,
-            counted: self.count_top().filter(|_| end.status.counted()),
+            evidence: Evidence::Traced(TracedRow {
+                aux_buffer: session.buffer(AuxOwner::Thread(self.tid)).or_else(|| session.buffer(owner?)),
+                aux_offset: activation.at,
+                hidden: frame.hidden,
+                counted: counted.filter(|_| end.status.counted()),
+            }),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::counted_sums::CountedSums;
 use crate::durations::COUNT_MAX;
 use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
 use crate::open_calls::OpenSums;
-use crate::place::{Caller, Place};
+use crate::place::CalledFrom;
 use crate::report::{CallCounts, CallerReport, FunctionReport, Sliced, Tails};
 use crate::request::{CountersAsked, LatencyRange, Request};
 use crate::row_children::{CountedByKey, Gathered, RowChildren};
@@ -56,7 +56,7 @@ pub(crate) struct FunctionSums<C> {
     row_children: Gathered,
     /// What the counted calls of each caller executed; empty if counters were not asked for.
     #[serde(skip)]
-    pub(crate) counted: FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
+    pub(crate) counted: FxHashMap<CalledFrom, CountedSums<C>>,
 }
 
 impl<C: Copy + Eq + Hash> Aggregate<C> {
@@ -78,8 +78,8 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             return false;
         }
         let Some(sums) = self.functions.meet(wanted) else { return false };
-        sums.calls.add(row.status);
-        if row.status.counted() {
+        sums.calls.add(row.end.status);
+        if row.end.status.counted() {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
@@ -92,7 +92,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             sums.rows.push(*row);
             if self.request.row_children {
                 let named: Vec<_> = children.iter().map(|(child, total)| (name(*child), *total)).collect();
-                let counted = row.counted.as_ref().filter(|call| call.is_known()).map(|call| {
+                let counted = row.counted().filter(|call| call.is_known()).map(|call| {
                     let by_name = named.iter().zip(counted).map(|((key, _), counted)| (*key, *counted));
                     CountedByKey::new(call, by_name)
                 });
@@ -110,12 +110,12 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         children: &[(C, RunningTotal)],
         counted: &[Counted],
     ) {
-        if let Some(call) = &row.counted
+        if let Some(call) = row.counted()
             && let Some(asked) = self.request.counters
             && let Some(sums) = self.functions.meet(wanted)
         {
             let children = children.iter().zip(counted).map(|((child, _), counted)| (*child, *counted));
-            sums.counted.entry((row.caller, row.site)).or_default().add(call, asked, children);
+            sums.counted.entry(row.from).or_default().add(call, asked, children);
         }
     }
 
@@ -175,7 +175,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
 
     fn is_asked_for(&self, row: &CallRow) -> bool {
         let latency = self.request.latency;
-        let fits = if row.status.counted() {
+        let fits = if row.end.status.counted() {
             latency.contains(row.latency_ns)
         } else {
             row.latency_ns <= latency.max_ns
@@ -255,16 +255,16 @@ impl<C> Default for FunctionSums<C> {
 
 impl<C: Copy + Eq + Hash> FunctionSums<C> {
     fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
-        self.ended_by_jump += u64::from(row.ended_by_jump);
-        self.hidden += u64::from(row.hidden);
-        self.undecided += u64::from(row.undecided);
+        self.ended_by_jump += u64::from(row.end.by_jump);
+        self.hidden += u64::from(row.is_hidden());
+        self.undecided += u64::from(row.end.undecided);
         let Some(figures) = self.figures(row) else { return };
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
             let (sum_ns, error_ns) = (row.latency_ns, row.error_ns);
             figures.outermost.add(RunningTotal { count: 1, sum_ns, off_cpu_ns, error_ns });
         }
-        let sums = figures.callers.entry((row.caller, row.site)).or_default();
+        let sums = figures.callers.entry(row.from).or_default();
         let inside = sums.count(row, children);
         if !row.has_room_for(&inside.known(OffCpuKnown(true))) {
             self.overfull.get_or_insert(*row);
@@ -388,12 +388,12 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             Some(sums.rows(total, figures.error.sum_ns, percent_of_slices))
         };
         let mut callers = Vec::with_capacity(main.callers.len());
-        for ((caller, site), sums) in &main.callers {
+        for (from, sums) in &main.callers {
             let figures = Figures::of(sums, off_cpu);
-            let children = children(sums, others.callers.get(&(*caller, *site)), &figures);
-            callers.push(figures.of_caller((*caller, *site), children.unwrap_or_default()));
+            let children = children(sums, others.callers.get(from), &figures);
+            callers.push(figures.of_caller(*from, children.unwrap_or_default()));
         }
-        let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.caller, c.site);
+        let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.from);
         callers.sort_by_key(order);
         let figures = Figures::of(&all, off_cpu);
         let others_all = Some(&others_all).filter(|others| others.with_children.count > 0);
@@ -432,13 +432,13 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
 /// Adds to a report, its callers and its children what the calls executed.
 pub(crate) fn count<C: Copy + Eq + Hash>(
     report: &mut FunctionReport,
-    counted: &FxHashMap<(Caller, Option<Place>), CountedSums<C>>,
+    counted: &FxHashMap<CalledFrom, CountedSums<C>>,
     asked: CountersAsked,
     name: &mut impl FnMut(C) -> ChildKey,
 ) {
     let mut all = CountedSums::default();
     for caller in &mut report.callers {
-        let Some(sums) = counted.get(&(caller.caller, caller.site)) else { continue };
+        let Some(sums) = counted.get(&caller.from) else { continue };
         sums.add_to(&mut caller.children, name);
         caller.counters = Some(sums.report(asked));
         all.merge(sums);
@@ -450,7 +450,7 @@ pub(crate) fn count<C: Copy + Eq + Hash>(
 /// Rows by start, and their children.
 fn in_order(rows: Vec<CallRow>, children: Gathered) -> (Vec<CallRow>, RowChildren) {
     let mut numbered: Vec<(usize, CallRow)> = rows.into_iter().enumerate().collect();
-    numbered.sort_unstable_by_key(|(_, r)| (r.start_ns, r.tid, r.depth, r.id));
+    numbered.sort_unstable_by_key(|(_, r)| (r.start_ns, r.id.tid, r.depth, r.id));
     let children = children.in_order(numbered.iter().map(|(number, _)| *number));
     (numbered.into_iter().map(|(_, row)| row).collect(), children)
 }

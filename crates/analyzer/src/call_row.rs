@@ -6,8 +6,8 @@ use std::fmt;
 use model::{AuxOffset, Cpu, FunctionId, Ns, Pid, Tid};
 
 use crate::counted::Counted;
-use crate::place::{Caller, Place};
-use crate::status::{Cut, Status};
+use crate::place::CalledFrom;
+use crate::status::CallEnd;
 use crate::total::{RunningTotal, Total};
 
 /// Name of a call: stable over runs, workers and other options.
@@ -32,8 +32,6 @@ pub struct CallRow {
     pub id: CallId,
     /// Process, if that is known.
     pub pid: Option<Pid>,
-    /// Thread.
-    pub tid: Tid,
     /// CPU at entry, if the switch records say.
     pub cpu: Option<Cpu>,
     /// When it was entered (`OpenStart`: first seen).
@@ -45,31 +43,36 @@ pub struct CallRow {
     pub error_ns: u64,
     /// Of the latency, off the CPU; `None`: not known.
     pub off_cpu_ns: Option<u64>,
-    /// How much of it was seen.
-    pub status: Status,
-    /// What cut it, if it is [`Status::Cut`].
-    pub cut_by: Option<Cut>,
-    /// What entered it.
-    pub caller: Caller,
-    /// The instruction that entered it.
-    pub site: Option<Place>,
+    /// How it ended.
+    pub end: CallEnd,
+    /// What entered it, and where.
+    pub from: CalledFrom,
     /// The function.
     pub function: FunctionId,
     /// Activations of the same function below it on the stack.
     pub depth: u32,
-    /// It ended at a jump out of the IP filter, or to missing code.
-    pub ended_by_jump: bool,
-    /// It ran outside of the IP filter, called by code inside of it.
-    pub hidden: bool,
-    /// It was open when control landed in one of several frames and nothing told in which: its end is a
-    /// guess.
-    pub undecided: bool,
+    /// What it is known by.
+    pub evidence: Evidence,
+}
+
+/// What a call is known by: the trace, or probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Evidence {
+    /// It was traced.
+    Traced(TracedRow),
+    /// Probes have timed it.
+    Probed(ProbedRow),
+}
+
+/// What the trace has of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedRow {
     /// perf's number of the AUX buffer that has its entry, if known.
     pub aux_buffer: Option<u32>,
-    /// The packet of its entry; `None`: probes have timed it.
-    pub aux_offset: Option<AuxOffset>,
-    /// What probes measured; `None`: it was traced.
-    pub probed: Option<ProbedRow>,
+    /// The packet of its entry.
+    pub aux_offset: AuxOffset,
+    /// It ran outside of the IP filter, called by code inside of it.
+    pub hidden: bool,
     /// What it executed; `None`: counters were not asked for, or it was not seen from entry to end.
     pub counted: Option<Counted>,
 }
@@ -141,12 +144,48 @@ impl SliceKind {
 }
 
 impl CallRow {
+    /// What the trace has of it, if it was traced.
+    #[must_use]
+    pub const fn traced(&self) -> Option<&TracedRow> {
+        match &self.evidence {
+            Evidence::Traced(traced) => Some(traced),
+            Evidence::Probed(_) => None,
+        }
+    }
+
+    /// What probes measured, if they have timed it.
+    #[must_use]
+    pub const fn probed(&self) -> Option<&ProbedRow> {
+        match &self.evidence {
+            Evidence::Traced(_) => None,
+            Evidence::Probed(probed) => Some(probed),
+        }
+    }
+
+    /// The packet of its entry, if it was traced.
+    #[must_use]
+    pub fn aux_offset(&self) -> Option<AuxOffset> {
+        self.traced().map(|traced| traced.aux_offset)
+    }
+
+    /// It ran outside of the IP filter: [`TracedRow::hidden`].
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.traced().is_some_and(|traced| traced.hidden)
+    }
+
+    /// What it executed, if that is known: [`TracedRow::counted`].
+    #[must_use]
+    pub fn counted(&self) -> Option<&Counted> {
+        self.traced().and_then(|traced| traced.counted.as_ref())
+    }
+
     /// The order in which open calls are listed: the longest first.
     pub(crate) fn open_order(&self) -> impl Ord + use<> {
-        let which = (self.start_ns, self.id, self.tid, self.pid, self.depth);
+        let which = (self.start_ns, self.id, self.pid, self.depth);
         let times = (self.latency_ns, self.error_ns, self.off_cpu_ns);
         // Two recordings of one run have the same calls in other places of the trace.
-        let place = (self.cpu, self.aux_buffer, self.aux_offset);
+        let place = (self.cpu, self.traced().map(|traced| (traced.aux_buffer, traced.aux_offset)));
         (std::cmp::Reverse(self.at_least_ns()), which, times, place)
     }
 
@@ -164,7 +203,7 @@ impl CallRow {
     /// The least and the most that enter the bounds of the figures: for a probed call, the usual ones.
     #[must_use]
     pub const fn bounds_ns(&self) -> (u64, u64) {
-        match self.probed {
+        match self.probed() {
             Some(probed) => (probed.least_ns, probed.most_ns),
             None => (self.at_least_ns(), self.latency_ns.saturating_add(self.error_ns)),
         }
@@ -182,7 +221,7 @@ impl CallRow {
     /// Its end, by the clock of its start: with what probes added, if it was probed.
     #[must_use]
     pub const fn end_ns(&self) -> u64 {
-        let took_ns = match self.probed {
+        let took_ns = match self.probed() {
             Some(probed) => probed.measured_ns,
             None => self.latency_ns,
         };
@@ -192,7 +231,7 @@ impl CallRow {
     /// Where it began; a call that was traced is seen whole, wherever that was.
     #[must_use]
     pub const fn began(&self) -> SliceKind {
-        match self.probed {
+        match self.probed() {
             Some(probed) => probed.began,
             None => SliceKind::Alone,
         }
@@ -202,6 +241,7 @@ impl CallRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Status;
 
     /// Two recordings of one program, of which other trace was lost: what was listed first depended on the
     /// order in which their summaries were merged.
@@ -211,25 +251,16 @@ mod tests {
         let row = |offset| CallRow {
             id: CallId { tid, number: 0 },
             pid: None,
-            tid,
             cpu: None,
             start_ns: Ns(5),
             latency_ns: 9,
             error_ns: 1,
             off_cpu_ns: None,
-            status: Status::OpenEnd,
-            cut_by: None,
-            caller: Caller::Unknown,
-            site: None,
+            end: CallEnd::of(Status::OpenEnd),
+            from: CalledFrom::UNKNOWN,
             function: FunctionId(1),
             depth: 0,
-            ended_by_jump: false,
-            hidden: false,
-            undecided: false,
-            aux_buffer: Some(0),
-            aux_offset: Some(AuxOffset(offset)),
-            probed: None,
-            counted: None,
+            evidence: Evidence::Traced(TracedRow { aux_offset: AuxOffset(offset), ..TracedRow::default() }),
         };
         assert!(row(3).open_order() < row(4).open_order());
     }

@@ -57,7 +57,7 @@ pub struct ViolationPlace {
 
 impl ViolationPlace {
     fn of(row: &CallRow) -> Self {
-        Self { tid: row.tid, time: row.start_ns, at: row.aux_offset }
+        Self { tid: row.id.tid, time: row.start_ns, at: row.aux_offset() }
     }
 }
 
@@ -208,10 +208,10 @@ impl Found {
     }
 
     fn function(&mut self, f: &FunctionReport) {
-        let all = CheckedSum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.end.status.counted());
         // Where a window has slices of several kinds, the figures are of some calls.
         let left_out = |is_counted: bool| {
-            let is_one = |row: &&CallRow| row.status.counted() == is_counted && !f.is_in_figures(row);
+            let is_one = |row: &&CallRow| row.end.status.counted() == is_counted && !f.is_in_figures(row);
             f.rows.iter().filter(is_one).count() as u64
         };
         let calls = &f.calls;
@@ -219,7 +219,7 @@ impl Found {
         let open = (calls.open_start + calls.open_end + calls.cut).saturating_sub(left_out(false));
         self.same(all, "counted calls", f.latency.count, counted);
         self.same(
-            CheckedSum::of(f, |row| !row.status.counted()),
+            CheckedSum::of(f, |row| !row.end.status.counted()),
             "calls not seen to end",
             f.tails.calls,
             open,
@@ -252,16 +252,15 @@ impl Found {
         let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
         self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
         let mut by_caller: BTreeMap<_, (CheckedSum, Total)> = BTreeMap::new();
-        for row in f.rows.iter().filter(|row| row.status.counted() && f.is_in_figures(row)) {
+        for row in f.rows.iter().filter(|row| row.end.status.counted() && f.is_in_figures(row)) {
             let first =
                 || (CheckedSum { function: f.id, first: Some(ViolationPlace::of(row)) }, Total::default());
-            let (_, total) = by_caller.entry((row.caller, row.site)).or_insert_with(first);
+            let (_, total) = by_caller.entry(row.from).or_insert_with(first);
             total.add(Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns });
         }
         self.same(all, "callers", f.callers.len(), by_caller.len());
         for caller in &f.callers {
-            let (calls, total) =
-                by_caller.remove(&(caller.caller, caller.site)).unwrap_or((all, Total::default()));
+            let (calls, total) = by_caller.remove(&caller.from).unwrap_or((all, Total::default()));
             let (latency, off_cpu) = (&caller.latency, caller.off_cpu.as_ref());
             let off_cpu_ns = off_cpu.map(|off_cpu| off_cpu.sum_ns);
             let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns };
@@ -280,23 +279,28 @@ impl Found {
     /// `*self` are the whole.
     fn counters(&mut self, f: &FunctionReport) {
         let Some(counters) = &f.counters else { return };
-        let all = CheckedSum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.end.status.counted());
         let sum = |parts: &mut dyn Iterator<Item = Option<Counted>>| {
             let mut sum = Counted::default();
             parts.for_each(|part| sum.add(&part.unwrap_or_default()));
             (sum.executed, sum.cycles.map(|cycles| cycles.count))
         };
         let whole = sum(&mut [Some(counters.sum)].into_iter());
-        let mut rows = f.rows.iter().filter(|row| row.status.counted());
-        let is_known = rows.clone().filter(|row| row.counted.is_some()).count() as u64;
+        let mut rows = f.rows.iter().filter(|row| row.end.status.counted());
+        let is_known = rows.clone().filter(|row| row.counted().is_some()).count() as u64;
         self.same(all, "calls with counters", is_known, f.latency.count);
         if f.latency.count > 0 {
-            self.same(all, "counters of all rows", sum(&mut rows.by_ref().map(|row| row.counted)), whole);
+            self.same(
+                all,
+                "counters of all rows",
+                sum(&mut rows.by_ref().map(|row| row.counted().copied())),
+                whole,
+            );
         }
         let of_callers = sum(&mut f.callers.iter().map(|c| c.counters.as_ref().map(|c| c.sum)));
         self.same(all, "counters of all callers", of_callers, whole);
         self.same(all, "counters of children", sum(&mut f.children.iter().map(|c| c.counted)), whole);
-        let is_open = |row: &CallRow| !row.status.counted() && row.counted.is_some();
+        let is_open = |row: &CallRow| !row.end.status.counted() && row.counted().is_some();
         self.same(all, "open calls with counters", f.rows.iter().filter(|row| is_open(row)).count(), 0);
     }
 
@@ -304,7 +308,7 @@ impl Found {
     /// callers are the whole.
     fn open_calls(&mut self, f: &FunctionReport) {
         let open = &f.open;
-        let is_outermost = |row: &CallRow| !row.status.counted() && row.depth == 0;
+        let is_outermost = |row: &CallRow| !row.end.status.counted() && row.depth == 0;
         let all = CheckedSum::of(f, is_outermost);
         let mut of_rows = Total { count: 0, ..open.resumed };
         for row in f.rows.iter().filter(|row| is_outermost(row)) {
@@ -375,7 +379,7 @@ impl Found {
 
     /// Every call has its row, and every row is a call.
     fn rows(&mut self, f: &FunctionReport) {
-        let count = |status| f.rows.iter().filter(|row| row.status == status).count() as u64;
+        let count = |status| f.rows.iter().filter(|row| row.end.status == status).count() as u64;
         let statuses =
             [Status::Complete, Status::Unwound, Status::OpenStart, Status::OpenEnd, Status::Cut].map(count);
         let calls = &f.calls;
@@ -384,9 +388,9 @@ impl Found {
         let sum = f
             .rows
             .iter()
-            .filter(|row| row.status.counted() && f.is_in_figures(row))
+            .filter(|row| row.end.status.counted() && f.is_in_figures(row))
             .map(|row| row.latency_ns);
-        let all = CheckedSum::of(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.end.status.counted());
         self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
     }
 
@@ -403,8 +407,8 @@ impl Found {
         if f.sliced.is_some() {
             return; // what the function has is an estimate from some rows
         }
-        let all = CheckedSum::of(f, |row| row.status.counted());
-        let of_rows = children_of_rows(f, |row| row.status.counted());
+        let all = CheckedSum::of(f, |row| row.end.status.counted());
+        let of_rows = children_of_rows(f, |row| row.end.status.counted());
         self.same(all, "children of all rows", of_rows, children_of(&f.children));
     }
 
@@ -412,10 +416,10 @@ impl Found {
     fn nesting(&mut self, functions: &[&FunctionReport]) {
         let mut rows: Vec<&CallRow> = functions.iter().flat_map(|f| &f.rows).collect();
         let end = CallRow::end_ns;
-        rows.sort_by_key(|row| (row.tid, row.start_ns, Reverse(end(row))));
+        rows.sort_by_key(|row| (row.id.tid, row.start_ns, Reverse(end(row))));
         let mut open: Vec<&CallRow> = Vec::new();
         for row in rows {
-            while open.last().is_some_and(|top| top.tid != row.tid || end(top) <= row.start_ns.0) {
+            while open.last().is_some_and(|top| top.id.tid != row.id.tid || end(top) <= row.start_ns.0) {
                 open.pop();
             }
             if let Some(outer) = open.last().filter(|outer| end(outer) < end(row)) {
@@ -431,11 +435,11 @@ impl Found {
         let rows = report.functions.iter().flat_map(|f| &f.rows);
         let mut cut: BTreeMap<&str, u64> = BTreeMap::new();
         for row in rows {
-            let cause = row.cut_by.map(|cut| cut.cause);
+            let cause = row.end.cut_by.map(|cut| cut.cause);
             if let Some(cause @ CutCause::Gap(_)) = cause {
                 *cut.entry(cause.name()).or_default() += 1;
             }
-            if (row.status == Status::Cut) != cause.is_some() {
+            if (row.end.status == Status::Cut) != cause.is_some() {
                 let what = format!("a call is cut by something, and only a cut one: {row:?}");
                 self.add(Some(row.function), Some(ViolationPlace::of(row)), what);
             }

@@ -416,7 +416,7 @@ mod tests {
     use model::{EventTime, Ns};
 
     use super::*;
-    use crate::place::Caller;
+    use crate::place::CalledFrom;
 
     fn digest() -> RunDigest {
         RunDigest {
@@ -456,8 +456,7 @@ mod tests {
         let called = |wanted, calls| {
             is_plausible(&|digest| {
                 digest.calls.meet(wanted).into_iter().for_each(|sums| {
-                    let caller = (Caller::Unknown, None);
-                    let known = sums.alone.callers.entry(caller).or_default();
+                    let known = sums.alone.callers.entry(CalledFrom::UNKNOWN).or_default();
                     (0..calls).for_each(|ns| known.latency_ns.add(ns));
                 });
             })

@@ -10,7 +10,7 @@ use crate::call_row::{CallRow, SliceKind};
 use crate::children::{ChildKey, ChildRow, ChildSums};
 use crate::durations::{COUNT_MAX, Durations};
 use crate::histogram::{Bucket, histogram};
-use crate::place::{Caller, Place};
+use crate::place::CalledFrom;
 use crate::report::{CallerReport, ErrorBound, Sliced, Tails};
 use crate::sorted_pairs;
 use crate::stats::{Quantiles, Stats};
@@ -27,7 +27,7 @@ pub(crate) struct FigureSums<C> {
     /// The least that each call not seen from entry to end can have taken, being one of those asked for.
     pub(crate) open_ns: Durations,
     #[serde(with = "sorted_pairs")]
-    pub(crate) callers: FxHashMap<(Caller, Option<Place>), CallerSums<C>>,
+    pub(crate) callers: FxHashMap<CalledFrom, CallerSums<C>>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -184,7 +184,7 @@ impl<C: Copy + Eq + Hash> CallerSums<C> {
         row.off_cpu_ns.into_iter().for_each(|ns| self.off_cpu_ns.add(ns));
         self.least_ns.add(least_ns);
         self.most_ns.add(most_ns);
-        let error_ns = match row.probed {
+        let error_ns = match row.probed() {
             None => row.error_ns,
             Some(probed) => {
                 self.rare_ns = self.rare_ns.max(probed.rare_ns);
@@ -262,13 +262,9 @@ impl Figures {
     }
 
     /// The report of a caller with these figures.
-    pub(crate) fn of_caller(
-        self,
-        (caller, site): (Caller, Option<Place>),
-        children: Vec<ChildRow>,
-    ) -> CallerReport {
+    pub(crate) fn of_caller(self, from: CalledFrom, children: Vec<ChildRow>) -> CallerReport {
         let Self { latency, off_cpu, error, histogram } = self;
-        CallerReport { caller, site, latency, off_cpu, error, children, histogram, counters: None }
+        CallerReport { from, latency, off_cpu, error, children, histogram, counters: None }
     }
 
     pub(crate) fn total(&self) -> Total {

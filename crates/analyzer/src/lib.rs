@@ -121,7 +121,7 @@ mod window;
 mod work;
 
 pub use analysis::{Analysis, PausedAnalysis};
-pub use call_row::{CallId, CallRow, ProbedRow, SliceKind};
+pub use call_row::{CallId, CallRow, Evidence, ProbedRow, SliceKind, TracedRow};
 pub use call_sums::CallSums;
 pub use check::{Violation, check, check_with};
 pub use checked_analysis::CheckedAnalysis;
@@ -139,7 +139,7 @@ pub use off_cpu_causes::{
 };
 pub use open_calls::{OpenCaller, OpenCalls};
 pub use own_code::{CodeBegin, CodeDetail, CodeEnd, CodeRequest, CodeRow, GroupOf, OwnCode, TimeRow};
-pub use place::{Caller, ChildKind, Place};
+pub use place::{CalledFrom, Caller, ChildKind, Place};
 pub use probed::{ProbedAnalysis, ProbedParts};
 pub use renumber::NewIds;
 pub use report::{
@@ -152,7 +152,7 @@ pub use row_reasons::{RowReason, RowReasons};
 pub use row_sink::{PartOfRow, RowGap, RowParts, RowSink};
 pub use slowest::SlowestCalls;
 pub use stats::{Quantiles, Spread, Stats};
-pub use status::{Cut, CutCause, Status};
+pub use status::{CallEnd, Cut, CutCause, Status};
 pub use summary::Summary;
 pub use total::Total;
 pub use tree::{CallTree, FoundPaths, Node, Paths, ShortCalls, Step, TreeSink, Trees, off_cpu_spans};

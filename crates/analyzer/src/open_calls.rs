@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::call_row::CallRow;
 use crate::children::ChildRow;
 use crate::children::{ChildKey, ChildSums};
-use crate::place::{Caller, Place};
+use crate::place::CalledFrom;
 use crate::sorted_pairs;
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
@@ -33,8 +33,8 @@ pub struct OpenCalls {
     /// Where the observed time went: longest first. With `*self`, the rows add up to `observed` exactly. A
     /// callee that had not ended counts, too, up to where it was seen.
     pub children: Vec<ChildRow>,
-    /// The callers of these calls: longest first. [`Caller::Unknown`]: the entry was not seen; all `resumed`
-    /// time is there.
+    /// The callers of these calls: longest first. [`CalledFrom::UNKNOWN`]: the entry was not seen; all
+    /// `resumed` time is there.
     pub callers: Vec<OpenCaller>,
     /// A call with children that took longer than its seen part.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
@@ -43,10 +43,8 @@ pub struct OpenCalls {
 /// The open calls from one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenCaller {
-    /// The caller.
-    pub caller: Caller,
-    /// The calling (or jumping) instruction.
-    pub site: Option<Place>,
+    /// The caller, and the calling (or jumping) instruction.
+    pub from: CalledFrom,
     /// Its calls, and the time in which they were seen.
     pub observed: Total,
 }
@@ -62,7 +60,7 @@ pub(crate) struct OpenSums<C> {
     resumed: RunningTotal,
     pub(crate) children: ChildSums<C>,
     #[serde(with = "sorted_pairs")]
-    pub(crate) callers: FxHashMap<(Caller, Option<Place>), RunningTotal>,
+    pub(crate) callers: FxHashMap<CalledFrom, RunningTotal>,
     pub(crate) overfull: Option<CallRow>,
 }
 
@@ -97,12 +95,12 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
 
     /// Adds a call that was not seen from entry to end.
     pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
-        self.add_part(row, 1, (row.caller, row.site), children);
+        self.add_part(row, 1, row.from, children);
     }
 
     /// Adds the part of a call that was seen after a gap; the call was added before.
     pub(crate) fn resume(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
-        if let Some(part) = self.add_part(row, 0, (Caller::Unknown, None), children) {
+        if let Some(part) = self.add_part(row, 0, CalledFrom::UNKNOWN, children) {
             self.resumed.add(RunningTotal { count: 1, ..part });
         }
     }
@@ -112,7 +110,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         &mut self,
         row: &CallRow,
         calls: u64,
-        caller: (Caller, Option<Place>),
+        caller: CalledFrom,
         children: &[(C, RunningTotal)],
     ) -> Option<RunningTotal> {
         if row.depth > 0 {
@@ -141,9 +139,9 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
             true => Total::default(),
             false => total.known(off_cpu),
         };
-        let caller = |((caller, site), observed)| OpenCaller { caller, site, observed: known(observed) };
+        let caller = |(from, observed)| OpenCaller { from, observed: known(observed) };
         let mut callers: Vec<OpenCaller> = self.callers.into_iter().map(caller).collect();
-        callers.sort_unstable_by_key(|c| (Reverse(c.observed.sum_ns), c.caller, c.site));
+        callers.sort_unstable_by_key(|c| (Reverse(c.observed.sum_ns), c.from));
         OpenCalls {
             observed: known(self.observed),
             resumed: known(self.resumed),

@@ -198,7 +198,7 @@ impl<'a> CodeSums<'a> {
         children: &[(Child, RunningTotal)],
         spans: &[(CodeSpan, RunningTotal)],
     ) {
-        if !row.status.counted() {
+        if !row.end.status.counted() {
             return;
         }
         let group = (self.request.group_of)(row);

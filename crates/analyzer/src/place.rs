@@ -70,3 +70,17 @@ pub enum Caller {
     /// Not known: the entry was not seen, or what it returned to was not.
     Unknown,
 }
+
+/// Where a call comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CalledFrom {
+    /// What entered it.
+    pub caller: Caller,
+    /// The instruction that entered it: a call, or a jump.
+    pub site: Option<Place>,
+}
+
+impl CalledFrom {
+    /// The entry was not seen.
+    pub const UNKNOWN: Self = Self { caller: Caller::Unknown, site: None };
+}

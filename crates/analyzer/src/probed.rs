@@ -25,17 +25,17 @@ use model::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::call_row::{CallId, CallRow, ProbedRow, SliceKind};
+use crate::call_row::{CallId, CallRow, Evidence, ProbedRow, SliceKind};
 use crate::children::{ChildKey, ChildSums};
 use crate::code_map::CodeMap;
 use crate::loss::LossLedger;
 use crate::off_cpu_causes::{Intervals, Reason, StackNames, longest};
-use crate::place::{Caller, ChildKind, Place};
+use crate::place::{CalledFrom, Caller, ChildKind};
 use crate::report::{FunctionReport, Limits, Report, TraceSummary};
 use crate::request::{Request, Surroundings};
 use crate::row_reasons::RowReasons;
 use crate::row_sink::{RowGap, RowParts, RowSink, parts_of_row};
-use crate::status::{Cut, CutCause, Status};
+use crate::status::{CallEnd, Cut, CutCause, Status};
 use crate::total::{OffCpuKnown, RunningTotal};
 use price::{Cleared, Prices};
 use slices::Slices;
@@ -198,30 +198,21 @@ impl<'a> ProbedAnalysis<'a> {
         inside: RunningTotal,
     ) -> CallRow {
         let (status, cut_by) = status(call.end_kind, self.request.stack_switches);
-        let (caller, site) = self.caller(call);
         let off_cpu_ns = call.off_cpu.total_ns().min(call.end.since(call.start)).max(inside.off_cpu_ns);
         let cleared = cleared.at_least(inside.sum_ns.max(off_cpu_ns));
         CallRow {
             id: CallId { tid: call.tid, number: call.number },
             pid: Some(call.pid),
-            tid: call.tid,
             cpu: Some(call.cpu),
             start_ns: call.start,
             latency_ns: cleared.latency_ns,
             error_ns: cleared.error_ns(),
             off_cpu_ns: self.sums.now.off_cpu().ns(off_cpu_ns),
-            status,
-            cut_by,
-            caller,
-            site,
+            end: CallEnd { status, cut_by, by_jump: call.end_kind == ProbedEnd::Jump, undecided: false },
+            from: self.called_from(call),
             function,
             depth: call.depth,
-            ended_by_jump: call.end_kind == ProbedEnd::Jump,
-            hidden: false,
-            undecided: false,
-            aux_buffer: None,
-            aux_offset: None,
-            probed: Some(ProbedRow {
+            evidence: Evidence::Probed(ProbedRow {
                 measured_ns: call.end.since(call.start),
                 measured_off_cpu_ns: cleared.measured_off_cpu_ns,
                 least_ns: cleared.least_ns,
@@ -230,7 +221,6 @@ impl<'a> ProbedAnalysis<'a> {
                 began: self.slices.kind(call.start),
                 with_children: self.with_children(call, cleared.latency_ns, off_cpu_ns, inside),
             }),
-            counted: None,
         }
     }
 
@@ -260,23 +250,24 @@ impl<'a> ProbedAnalysis<'a> {
         }
     }
 
-    /// The caller, by the address that the call returns to.
-    fn caller(&mut self, call: &ProbedCall) -> (Caller, Option<Place>) {
+    /// Where a call comes from, by the address that it returns to.
+    fn called_from(&mut self, call: &ProbedCall) -> CalledFrom {
         let space = self.around.code.space(call.pid, call.start);
         let is_region = (self.functions.get(call.function))
             .is_some_and(|(id, _)| self.around.functions.region(*id).is_some());
         let begin = self.map.function_at(space, call.entry);
         if is_region && !begin.at_entry {
             let caller = Caller::Function { function: begin.id, tail: false };
-            return (caller, self.map.place(space, Some(call.entry)));
+            return CalledFrom { caller, site: self.map.place(space, Some(call.entry)) };
         }
-        let Some(ret) = call.return_address else { return (Caller::Unknown, None) };
+        let Some(ret) = call.return_address else { return CalledFrom::UNKNOWN };
         if self.map.is_restorer(space, ret) {
-            return (Caller::Signal, None);
+            return CalledFrom { caller: Caller::Signal, site: None };
         }
-        let Some(site) = self.site(space, ret, call.entry) else { return (Caller::Unknown, None) };
+        let Some(site) = self.site(space, ret, call.entry) else { return CalledFrom::UNKNOWN };
         let function = self.map.function_at(space, site).id;
-        (Caller::Function { function, tail: false }, self.map.place(space, Some(site)))
+        let caller = Caller::Function { function, tail: false };
+        CalledFrom { caller, site: self.map.place(space, Some(site)) }
     }
 
     fn keep_reasons(&mut self, call: &ProbedCall, id: CallId) {
@@ -295,7 +286,7 @@ impl<'a> ProbedAnalysis<'a> {
         if !matches!(call.end_kind, ProbedEnd::Return | ProbedEnd::Jump) {
             return;
         }
-        let (caller, site) = self.caller(call);
+        let CalledFrom { caller, site } = self.called_from(call);
         let is_direct =
             matches!(caller, Caller::Function { function, .. } if self.request.functions.contains(&function));
         if !is_direct {
@@ -357,7 +348,7 @@ impl<'a> ProbedAnalysis<'a> {
             let kept = self.kept.parts.as_mut().filter(|_| is_any);
             kept.and_then(|kept| kept.insert((row.id, row.start_ns), parts));
         }
-        let counts = is_reported && row.status.counted() && row.depth == 0;
+        let counts = is_reported && row.end.status.counted() && row.depth == 0;
         let mut sums = if counts { self.sums.now.causes(call.function, began) } else { None };
         sums.iter_mut().for_each(|sums| sums.add_split(call.off_cpu));
         self.off_cpu.intervals.of_call(call, sums);

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use model::{Avma, BranchKind, Target, Transfer};
 
-use crate::call_row::CallRow;
 use crate::control::Left;
 use crate::frames::Frames;
 use crate::open_region::OpenRegion;
@@ -156,8 +155,7 @@ impl<'a> Thread<'a> {
             activation.code.end_paused(&mut code.places);
         }
         let counted = self.counting.since(&open.counters, self.control.away.is_some());
-        let row = self.row(session, &frame, &activation, end);
-        let row = CallRow { counted: counted.filter(|_| end.status.counted()), ..row };
+        let row = self.row(session, (&frame, &activation), end, counted);
         let later = self.stack.regions.iter().skip(at).filter(|later| later.activation.has_tree).count();
         let root = activation.has_tree.then(|| self.root(session, &frame, end));
         let off_cpu_ns = (frame.begun.off_cpu_ns, end.at.off_cpu_ns);

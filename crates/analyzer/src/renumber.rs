@@ -10,7 +10,7 @@ use crate::figures::{CallerSums, FigureSums};
 use crate::loss::LossLedger;
 use crate::off_cpu_causes::CauseSums;
 use crate::open_calls::OpenSums;
-use crate::place::{Caller, Place};
+use crate::place::{CalledFrom, Caller, Place};
 use crate::report::CauseLoss;
 use crate::status::CutCause;
 use crate::summary::{Summary, SummedFunction, SummedRecording};
@@ -34,19 +34,20 @@ pub trait NewIds {
 }
 
 /// The sums by caller and site.
-type ByCaller<T> = FxHashMap<(Caller, Option<Place>), T>;
+type ByCaller<T> = FxHashMap<CalledFrom, T>;
 
 /// Numbers all that a summary has.
 struct Renumbering<'i>(&'i dyn NewIds);
 
 impl Renumbering<'_> {
-    fn caller(&self, caller: Caller) -> Caller {
-        match caller {
+    fn called_from(&self, from: CalledFrom) -> CalledFrom {
+        let caller = match from.caller {
             Caller::Function { function, tail } => {
                 Caller::Function { function: self.0.function(function), tail }
             }
-            Caller::Signal | Caller::Interrupt | Caller::Unknown => caller,
-        }
+            other @ (Caller::Signal | Caller::Interrupt | Caller::Unknown) => other,
+        };
+        CalledFrom { caller, site: from.site.map(|site| self.0.place(site)) }
     }
 
     fn key(&self, key: ChildKey) -> ChildKey {
@@ -62,14 +63,13 @@ impl Renumbering<'_> {
     }
 
     fn row(&self, row: &mut CallRow) {
-        [Some(row.tid), row.pid.map(|pid| Tid(pid.0))]
+        [Some(row.id.tid), row.pid.map(|pid| Tid(pid.0))]
             .into_iter()
             .flatten()
             .for_each(|tid| self.0.thread(tid));
         row.function = self.0.function(row.function);
-        row.caller = self.caller(row.caller);
-        row.site = row.site.map(|site| self.0.place(site));
-        if let Some(cut) = &mut row.cut_by
+        row.from = self.called_from(row.from);
+        if let Some(cut) = &mut row.end.cut_by
             && let CutCause::Gap(cause) = &mut cut.cause
         {
             *cause = self.cause(*cause);
@@ -78,9 +78,8 @@ impl Renumbering<'_> {
 
     fn by_caller<T: Default>(&self, all: ByCaller<T>, merge: impl Fn(&mut T, T)) -> ByCaller<T> {
         let mut renumbered = ByCaller::default();
-        for ((caller, site), sums) in all {
-            let key = (self.caller(caller), site.map(|site| self.0.place(site)));
-            merge(renumbered.entry(key).or_default(), sums);
+        for (from, sums) in all {
+            merge(renumbered.entry(self.called_from(from)).or_default(), sums);
         }
         renumbered
     }

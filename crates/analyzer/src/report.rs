@@ -9,7 +9,7 @@ use crate::counted_sums::CounterReport;
 use crate::histogram::Bucket;
 use crate::off_cpu_causes::OffCpuCauses;
 use crate::open_calls::OpenCalls;
-use crate::place::{Caller, ChildKind, Place};
+use crate::place::{CalledFrom, ChildKind};
 use crate::row_children::RowChildren;
 use crate::row_reasons::RowReasons;
 use crate::stats::{Quantiles, Stats};
@@ -175,7 +175,7 @@ pub struct Limits {
     pub capped_stacks: u64,
     /// Landings in one of several frames that what followed did not tell apart.  One was taken.
     pub undecided_landings: u64,
-    /// Calls that these may have left earlier, or not at all: [`CallRow::undecided`].
+    /// Calls that these may have left earlier, or not at all: [`crate::CallEnd::undecided`].
     pub undecided_calls: u64,
     /// Times that control landed where no open frame explains it (stack switches).
     pub stack_switches: u64,
@@ -190,9 +190,9 @@ pub struct FunctionReport {
     pub calls: CallCounts,
     /// Of the counted calls, those that ended at a jump out of the IP filter, or to missing code.
     pub ended_by_jump: u64,
-    /// Of the counted calls, those that ran outside of the IP filter: [`CallRow::hidden`].
+    /// Of the counted calls, those that ran outside of the IP filter: [`crate::TracedRow::hidden`].
     pub hidden: u64,
-    /// Of the counted calls, those with an end that is a guess: [`CallRow::undecided`].
+    /// Of the counted calls, those with an end that is a guess: [`crate::CallEnd::undecided`].
     pub undecided: u64,
     /// Latency of the counted (complete and unwound) calls, off-CPU time included.
     pub latency: Stats,
@@ -348,10 +348,8 @@ pub struct Tails {
 /// The counted calls from one site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallerReport {
-    /// The caller.
-    pub caller: Caller,
-    /// The calling (or jumping) instruction.
-    pub site: Option<Place>,
+    /// The caller, and the calling (or jumping) instruction.
+    pub from: CalledFrom,
     /// Latency of the calls.
     pub latency: Stats,
     /// Off-CPU time of the calls, if known.

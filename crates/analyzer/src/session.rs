@@ -139,12 +139,12 @@ impl<'a> Session<'a> {
         }
         let row = call.row;
         self.code.iter_mut().for_each(|sums| sums.add(wanted, row, call.children, call.code));
-        self.limits.undecided_calls += u64::from(row.undecided);
+        self.limits.undecided_calls += u64::from(row.end.undecided);
         if self.rows.takes_rows() {
             self.give_row(wanted, call);
         }
-        if let Some(cut) = row.cut_by {
-            self.loss.add_cut(row.tid, cut);
+        if let Some(cut) = row.end.cut_by {
+            self.loss.add_cut(row.id.tid, cut);
         }
         match (&mut self.trees, tree) {
             (Some((sink, _)), Some(tree)) => sink.call(row, tree),
@@ -156,13 +156,13 @@ impl<'a> Session<'a> {
     fn give_row(&mut self, wanted: u32, call: &EndedCall<'_>) {
         let &EndedCall { row, children, off_cpu_ns, .. } = call;
         let causes = &mut self.sums.causes;
-        self.rows.row(wanted, row, causes.longest(row.tid, off_cpu_ns).as_ref());
+        self.rows.row(wanted, row, causes.longest(row.id.tid, off_cpu_ns).as_ref());
         if let RowOutput::Sink(rows) = &mut self.rows
             && rows.wants_parts()
         {
             let children = children.iter().map(|(child, total)| (self.map.name(*child), *total)).collect();
             let children = parts_of_row(children, row, self.sums.calls.off_cpu());
-            rows.parts(row, &RowParts { children, waits: self.sums.causes.waits(row.tid, off_cpu_ns) });
+            rows.parts(row, &RowParts { children, waits: self.sums.causes.waits(row.id.tid, off_cpu_ns) });
         }
     }
 

@@ -23,7 +23,7 @@ struct SlowCall {
 impl SlowCall {
     /// Calls are ordered by latency, and of equals the earlier is the slower.
     fn order(row: &CallRow) -> (u64, Reverse<u64>, Reverse<(i32, u64)>) {
-        (row.latency_ns, Reverse(row.start_ns.0), Reverse((row.tid.0, row.id.number)))
+        (row.latency_ns, Reverse(row.start_ns.0), Reverse((row.id.tid.0, row.id.number)))
     }
 }
 
@@ -53,7 +53,7 @@ impl SlowestCalls {
 
     /// Takes the row of a call of the wanted function with this number.
     pub fn add(&mut self, function: usize, row: &CallRow, waited_for: Option<&Reason>) {
-        if !row.status.counted() {
+        if !row.end.status.counted() {
             return;
         }
         let kept = self.kept.entry(function).or_default();

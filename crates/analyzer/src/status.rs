@@ -38,6 +38,28 @@ impl Status {
     }
 }
 
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnd {
+    /// How much of the call was seen.
+    pub status: Status,
+    /// What cut it, if it is [`Status::Cut`].
+    pub cut_by: Option<Cut>,
+    /// It ended at a jump out of the IP filter, or to missing code.
+    pub by_jump: bool,
+    /// It was open when control landed in one of several frames and nothing told in which: its end is a
+    /// guess.
+    pub undecided: bool,
+}
+
+impl CallEnd {
+    /// The end of a call of which nothing else is known.
+    #[must_use]
+    pub const fn of(status: Status) -> Self {
+        Self { status, cut_by: None, by_jump: false, undecided: false }
+    }
+}
+
 /// What cut a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CutCause {

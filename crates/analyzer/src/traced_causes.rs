@@ -145,14 +145,14 @@ impl<'a> TracedCauses<'a> {
 
     /// A call that is reported, and its thread's off-CPU time at its begin and end.
     pub(crate) fn add(&mut self, wanted: u32, row: &CallRow, (from_ns, to_ns): (u64, u64)) {
-        let is_summed = row.status.counted() && row.depth == 0;
+        let is_summed = row.end.status.counted() && row.depth == 0;
         if from_ns == to_ns || !is_summed && !self.of_rows {
             return;
         }
         let schedule = self.around.schedule;
         let names = &self.around;
         let Some(function) = self.functions.meet(wanted) else { return };
-        let intervals = self.threads.entry(row.tid).or_default().current(schedule, row.tid);
+        let intervals = self.threads.entry(row.id.tid).or_default().current(schedule, row.id.tid);
         let inside = || inside(intervals, (from_ns, to_ns));
         if is_summed {
             inside().for_each(|interval| function.sums.add_whole(&interval.why, names));

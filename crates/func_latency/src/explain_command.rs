@@ -185,7 +185,7 @@ impl ExplainedCalls<'_> {
 /// median, of the same caller if there are any.
 fn compared(slow: &[CallRow], typical: &[CallRow]) -> Vec<CallRow> {
     let Some(slow) = slow.get(slow.len() / 2) else { return Vec::new() };
-    let is_its = |row: &&CallRow| (row.caller, row.site) == (slow.caller, slow.site);
+    let is_its = |row: &&CallRow| row.from == slow.from;
     let of_caller: Vec<CallRow> = typical.iter().filter(is_its).take(TWINS).copied().collect();
     let twins = if of_caller.is_empty() { typical.iter().take(TWINS).copied().collect() } else { of_caller };
     [vec![*slow], twins].concat()

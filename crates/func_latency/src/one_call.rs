@@ -42,13 +42,13 @@ impl CallKey {
     #[must_use]
     pub fn of(row: &CallRow) -> Self {
         Self {
-            tid: row.tid,
-            aux_buffer: row.aux_buffer,
-            aux_offset: row.aux_offset,
+            tid: row.id.tid,
+            aux_buffer: row.traced().and_then(|traced| traced.aux_buffer),
+            aux_offset: row.aux_offset(),
             start: row.start_ns,
             latency_ns: row.latency_ns,
             off_cpu_ns: row.off_cpu_ns,
-            status: row.status,
+            status: row.end.status,
         }
     }
 }
@@ -112,7 +112,7 @@ pub fn open(
 /// # Errors
 /// The decoder is not there.
 pub fn branches(place: CallPlace<'_>, row: &CallRow) -> Result<Option<BranchPath>> {
-    for part in parts(row.tid, row.start_ns, row.latency_ns) {
+    for part in parts(row.id.tid, row.start_ns, row.latency_ns) {
         let mut recorder = BranchRecorder::new(&[*row], place.image);
         place.decode(part, true, &mut recorder)?;
         if let Some(path) = recorder.finish().pop().flatten() {

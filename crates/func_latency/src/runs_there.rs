@@ -163,7 +163,8 @@ fn of_recording(path: &Path, args: &CallsArgs, command: &str) -> Result<Vec<(Str
 
 fn run(config: &CallsConfig, report: &FunctionReport) -> Run {
     let mut left_out = LeftOut::default();
-    let mut rows: Vec<_> = report.rows.iter().filter(|row| left_out.compares_status(row.status)).collect();
+    let mut rows: Vec<_> =
+        report.rows.iter().filter(|row| left_out.compares_status(row.end.status)).collect();
     rows.sort_unstable_by_key(|row| (row.start_ns, row.id));
     let calls: Vec<(u64, u64)> = rows.iter().map(|row| (row.latency_ns, row.error_ns)).collect();
     Run {

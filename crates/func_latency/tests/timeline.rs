@@ -22,7 +22,7 @@ fn drawn(report: &Report, style: TimelineStyle) -> String {
 /// Calls of three threads: the slow one, and two others.
 fn three_threads() -> Report {
     let mut report = made_up::report(8_000);
-    report.functions[0].rows.retain(|row| [Tid(1002), Tid(1003), Tid(1007)].contains(&row.tid));
+    report.functions[0].rows.retain(|row| [Tid(1002), Tid(1003), Tid(1007)].contains(&row.id.tid));
     report
 }
 

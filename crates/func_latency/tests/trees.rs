@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use analyzer::{CallId, CallRow, CallTree, Caller, ChildKind, FoundPaths, Node, Place, Status, Total};
+use analyzer::{
+    CallEnd, CallId, CallRow, CallTree, CalledFrom, Caller, ChildKind, Evidence, FoundPaths, Node, Place,
+    Status, Total, TracedRow,
+};
 use func_latency::args::Weight;
 use func_latency::export::flamegraph::{self, Subject};
 use func_latency::export::graph::GraphStyle;
@@ -80,25 +83,23 @@ fn opened() -> OpenedCall {
     let row = CallRow {
         id: CallId { tid: Tid(7), number: 0 },
         pid: Some(Pid(7)),
-        tid: Tid(7),
         cpu: None,
         start_ns: Ns(1000),
         latency_ns: 500,
         error_ns: 9,
         off_cpu_ns: Some(100),
-        status: Status::Complete,
-        cut_by: None,
-        caller: Caller::Function { function: FunctionId(1), tail: false },
-        site: Some(Place { object: ObjectId(0), svma: Svma(0x10) }),
+        end: CallEnd::of(Status::Complete),
+        from: CalledFrom {
+            caller: Caller::Function { function: FunctionId(1), tail: false },
+            site: Some(Place { object: ObjectId(0), svma: Svma(0x10) }),
+        },
         function: FunctionId(2),
         depth: 0,
-        ended_by_jump: false,
-        hidden: false,
-        undecided: false,
-        aux_buffer: Some(0),
-        aux_offset: Some(AuxOffset(0x40)),
-        probed: None,
-        counted: None,
+        evidence: Evidence::Traced(TracedRow {
+            aux_buffer: Some(0),
+            aux_offset: AuxOffset(0x40),
+            ..TracedRow::default()
+        }),
     };
     OpenedCall { row, tree: sample(), bytes: 4096, attempts: 1 }
 }

@@ -123,7 +123,7 @@ impl TreeSink for Sums<'_> {
             _ => (Side::These, &mut self.latencies_ns.0),
         };
         *sum_ns += call.latency_ns;
-        let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+        let spent = |step: &Step<'_>| Parts::of(step, call.id.tid, self.schedule);
         self.ledger.add(Some(side), tree, spent, |node| node.key());
     }
 }

@@ -115,10 +115,10 @@ pub fn compare(symbol: &str, whole: Side<'_>, filtered: Side<'_>, code: &Filtere
     let mut agreement = Agreement::default();
     let mut threads: BTreeMap<Tid, (Vec<&CallRow>, Vec<&CallRow>)> = BTreeMap::new();
     for row in &whole.function.rows {
-        threads.entry(row.tid).or_default().0.push(row);
+        threads.entry(row.id.tid).or_default().0.push(row);
     }
     for row in &filtered.function.rows {
-        threads.entry(row.tid).or_default().1.push(row);
+        threads.entry(row.id.tid).or_default().1.push(row);
     }
     for (whole_rows, filtered_rows) in threads.values_mut() {
         // By entry: starts are estimates, and may be equal.
@@ -198,7 +198,7 @@ impl<'a> Pairs<'a> {
             }
         }
         // What was found running may have left by a jump, of which its row does not say.
-        if seen != Seen::Alike || whole.status == Status::OpenStart {
+        if seen != Seen::Alike || whole.end.status == Status::OpenStart {
             self.pairs.push([whole, filtered]);
         }
         Ok(seen)
@@ -207,20 +207,22 @@ impl<'a> Pairs<'a> {
     /// The caller, as far as the filter shows it.
     fn callers_agree(&self, whole: &CallRow, filtered: &CallRow) -> bool {
         // A function that was entered from outside is called by the function that it returns to in sight.
-        let returned = filtered.status == Status::Complete && !filtered.ended_by_jump;
-        match (whole.caller, filtered.caller) {
+        let returned = filtered.end.status == Status::Complete && !filtered.end.by_jump;
+        match (whole.from.caller, filtered.from.caller) {
             (Caller::Function { tail, .. }, Caller::Function { tail: filtered_tail, .. })
                 if tail == filtered_tail =>
             {
-                whole.site == filtered.site
+                whole.from.site == filtered.from.site
             }
             // The jump is out of sight: it is the jumper's caller that is returned to.
-            (Caller::Function { tail: true, .. }, _) => !whole.site.is_some_and(|site| self.code.has(site)),
+            (Caller::Function { tail: true, .. }, _) => {
+                !whole.from.site.is_some_and(|site| self.code.has(site))
+            }
             // A handler returns to code that no function calls.
             (Caller::Signal, Caller::Signal | Caller::Unknown) | (Caller::Unknown, Caller::Unknown) => true,
             (Caller::Interrupt, Caller::Interrupt) => true,
             (Caller::Function { .. }, Caller::Unknown) => {
-                !returned && !whole.site.is_some_and(|site| self.code.has(site))
+                !returned && !whole.from.site.is_some_and(|site| self.code.has(site))
             }
             _ => false,
         }
@@ -246,7 +248,7 @@ impl<'a> Pairs<'a> {
     /// Why a call is in the filtered report alone; `None`: no rule explains it.
     fn only_filtered(&self, row: &CallRow) -> Option<Seen> {
         let left = |[whole, filtered]: &&[&CallRow; 2]| {
-            filtered.ended_by_jump && row.start_ns.0 <= end(whole) + whole.error_ns + row.error_ns
+            filtered.end.by_jump && row.start_ns.0 <= end(whole) + whole.error_ns + row.error_ns
         };
         let has_part_outside = !self.code.has_all(self.sides[0].opened, row.function);
         (has_part_outside && self.pairs.iter().rev().any(|pair| left(&pair))).then_some(Seen::CameBack)
@@ -266,13 +268,13 @@ fn ends(whole: &CallRow, filtered: &CallRow, has_part_outside: bool) -> Option<S
     let error = whole.error_ns + filtered.error_ns;
     let is_no_later = filtered.latency_ns <= whole.latency_ns + error;
     let is_no_earlier = whole.latency_ns <= filtered.latency_ns + error;
-    let is_open = |row: &CallRow| matches!(row.status, Status::OpenStart | Status::OpenEnd);
+    let is_open = |row: &CallRow| matches!(row.end.status, Status::OpenStart | Status::OpenEnd);
     let is_first = whole.id.number == 0 && filtered.id.number == 0;
-    if filtered.ended_by_jump {
+    if filtered.end.by_jump {
         // What is ended by it would have ended later, or not at all.
-        return (is_no_later || !whole.status.counted()).then_some(Seen::LeftByJump);
+        return (is_no_later || !whole.end.status.counted()).then_some(Seen::LeftByJump);
     }
-    match (whole.status, filtered.status) {
+    match (whole.end.status, filtered.end.status) {
         (one, other) if one == other && is_no_later && is_no_earlier => Some(Seen::Alike),
         (one, other) if one == other && is_open(whole) && is_no_later => Some(Seen::OpenOutOfSight),
         (Status::OpenStart, Status::OpenEnd) if is_first && is_no_later => Some(Seen::BeganAtEntry),

@@ -62,15 +62,23 @@ fn check_opened(fixture: &Fixture, names: &[&str], truth: &File, opened: &Opened
     let truth = oracle.calls_of_each(names).unwrap();
     for ((name, function), calls) in names.iter().zip(&report.functions).zip(&truth) {
         text += &differences(opened, function, calls, compare);
-        let is_sure = function.rows.iter().all(|row| !row.undecided && !row.hidden);
+        let is_sure = function
+            .rows
+            .iter()
+            .all(|row| !row.end.undecided && !row.traced().is_some_and(|traced| traced.hidden));
         // With an IP filter the trace does not always say which caller a call has.
         if compare == Compare::All && is_sure && !opened.recording.pt.has_ip_filter {
             text += &counter_differences(opened, function, calls);
         }
         for row in &function.rows {
-            assert_eq!(row.counted.is_some(), row.status.counted(), "{}: {name}: {row:?}", fixture.name);
-            counted += usize::from(row.counted.is_some());
-            with_cycles += usize::from(row.counted.is_some_and(|counted| counted.cycles.is_some()));
+            assert_eq!(
+                row.counted().is_some(),
+                row.end.status.counted(),
+                "{}: {name}: {row:?}",
+                fixture.name
+            );
+            counted += usize::from(row.counted().is_some());
+            with_cycles += usize::from(row.counted().is_some_and(|counted| counted.cycles.is_some()));
         }
     }
     println!("{}: {counted} calls, {with_cycles} with cycles\n{text}", fixture.name);

@@ -34,9 +34,9 @@ fn each_copy_has_the_calls_of_the_first() {
     let expected: Vec<Times> = first.iter().map(times).collect();
     let mut found: BTreeMap<(Tid, Option<Cpu>), Vec<Times>> = BTreeMap::new();
     for row in &rows(&copies) {
-        found.entry((row.tid, row.cpu)).or_default().push(times(row));
+        found.entry((row.id.tid, row.cpu)).or_default().push(times(row));
     }
-    let main = first[0].tid.0;
+    let main = first[0].id.tid.0;
     let threads: Vec<_> = (0..3).map(|copy| (Tid(main + copy as i32), Some(Cpu(8 * copy)))).collect();
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), threads);
     assert!(found.values().all(|times| *times == expected));

@@ -15,11 +15,11 @@ const TOLERANCE: f64 = 0.01;
 /// Calls of a function with the truth of each: those that both have, whole, and on the CPU all the time.
 fn pairs<'r>(rows: &'r [CallRow], truth: &'r [Row]) -> impl Iterator<Item = (&'r CallRow, &'r Row)> {
     let is_wanted = |(ours, truth): &(&CallRow, &Row)| {
-        ours.counted.is_some() && truth.off_cpu_ns == 0 && truth.latency_ns >= LATENCY_MIN_NS
+        ours.counted().is_some() && truth.off_cpu_ns == 0 && truth.latency_ns >= LATENCY_MIN_NS
     };
     let theirs = |ours: &CallRow| {
         truth.iter().find(|row| {
-            row.tid == ours.tid
+            row.tid == ours.id.tid
                 && row.start.0.abs_diff(ours.start_ns.0) <= ours.error_ns
                 && row.depth == ours.depth
         })
@@ -50,7 +50,7 @@ fn the_frequency_of_calls_is_that_of_their_cycles_and_times() {
         let distribution = function.counters.as_ref().unwrap().get(Metric::Frequency).unwrap();
         assert!(distribution.count > 0, "{name}");
         for (ours, truth) in pairs(&function.rows, &truth.rows) {
-            let Some(mhz) = ours.counted.and_then(|counted| asked.mhz(&counted)) else { continue };
+            let Some(mhz) = ours.counted().and_then(|counted| asked.mhz(counted)) else { continue };
             let said = mhz / 1000.0;
             let measured = truth.ran.cycles as f64 / truth.latency_ns as f64;
             ratios.push((said, measured));

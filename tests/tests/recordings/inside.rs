@@ -40,7 +40,7 @@ fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
     assert!(slowest.into_iter().all(|at| inside.trees.contains_key(at)), "{name}: the slowest");
     let p999_ns = function.latency.spread.unwrap().p999_ns;
     for (at, row) in function.rows.iter().enumerate() {
-        let is_single = !row.status.counted() || row.latency_ns > p999_ns;
+        let is_single = !row.end.status.counted() || row.latency_ns > p999_ns;
         assert!(picks.rows().contains(&at) || !is_single, "{name}: {}", row.id);
         let Some(tree) = inside.trees.get(&at) else {
             assert!(!picks.rows().contains(&at), "{name}: {} has no tree", row.id);
@@ -51,13 +51,13 @@ fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
         assert_eq!((root.total.sum_ns, root.total.off_cpu_ns), (row.latency_ns, row.off_cpu_ns), "{name}");
         assert_eq!(own_ns(tree), row.latency_ns, "{name}: {}", row.id);
         let spans: u64 = tree.waits.longest.iter().map(|wait| wait.to.since(wait.from)).sum();
-        if row.status.counted() {
+        if row.end.status.counted() {
             assert_eq!(Some(spans + tree.waits.more_ns), row.off_cpu_ns, "{name}: {}", row.id);
         }
     }
     for (caller, at) in picks.typical() {
         let row = &function.rows[*at];
-        assert_eq!((row.caller, row.site), *caller, "{name}");
+        assert_eq!(row.from, *caller, "{name}");
         assert!(inside.trees.contains_key(at), "{name}: {} is typical", row.id);
     }
 }
@@ -68,7 +68,7 @@ fn check_typical(name: &str, function: &FunctionReport, inside: &Inside) {
     let medians = typical(&function.rows, &|_| true);
     assert!(medians.keys().eq(inside.typical.keys()), "{name}: each caller has a typical call");
     for (caller, at) in &inside.typical {
-        let of_caller = |row: &&CallRow| row.status.counted() && (row.caller, row.site) == *caller;
+        let of_caller = |row: &&CallRow| row.end.status.counted() && row.from == *caller;
         let mut order: Vec<_> = function.rows.iter().zip(0..).filter(|(row, _)| of_caller(row)).collect();
         order.sort_unstable_by_key(|(row, at)| (row.latency_ns, *at));
         let rank = |at: usize| order.iter().position(|(_, ordered)| *ordered == at).unwrap();
@@ -103,7 +103,7 @@ fn check_ways(name: &str, function: &FunctionReport, inside: &Inside) {
             let link = inside.chains.all()[chain - 1];
             (nearest, chain) = (Some(link.function), link.nearer);
         }
-        if let Caller::Function { function: caller, .. } = row.caller {
+        if let Caller::Function { function: caller, .. } = row.from.caller {
             assert_eq!(nearest, Some(caller), "{name}: {}", row.id);
         }
     }

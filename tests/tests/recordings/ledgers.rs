@@ -23,7 +23,7 @@ impl TreeSink for All {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        assert!(call.status.counted() && call.depth == 0, "{call:?}");
+        assert!(call.end.status.counted() && call.depth == 0, "{call:?}");
         self.0.push((*call, tree.clone()));
     }
 }
@@ -32,7 +32,7 @@ impl TreeSink for All {
 fn ledger(schedule: &Schedule, calls: &[(CallRow, CallTree)]) -> Ledger<ChildKey> {
     let mut ledger = Ledger::default();
     for (call, tree) in calls {
-        let spent = |step: &Step<'_>| Parts::of(step, call.tid, schedule);
+        let spent = |step: &Step<'_>| Parts::of(step, call.id.tid, schedule);
         ledger.add(Some(side(call.id.number)), tree, spent, |node| node.key());
     }
     ledger

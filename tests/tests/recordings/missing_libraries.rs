@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use analyzer::{CallRow, Caller, Counted, Report, Status};
+use analyzer::{CallRow, Caller, Report, Status};
 use decoder::DecodeOptions;
 use image::Image;
 use model::{FunctionId, FunctionKind, FunctionLookup as _, Tid};
@@ -49,7 +49,7 @@ fn names(opened: &Opened<'_>) -> Vec<String> {
 fn by_thread(report: &Report, function: usize) -> BTreeMap<Tid, Vec<&CallRow>> {
     let mut threads: BTreeMap<Tid, Vec<&CallRow>> = BTreeMap::new();
     for row in &report.functions[function].rows {
-        threads.entry(row.tid).or_default().push(row);
+        threads.entry(row.id.tid).or_default().push(row);
     }
     threads.values_mut().for_each(|rows| rows.sort_by_key(|row| row.start_ns));
     threads
@@ -61,18 +61,18 @@ fn is_near(one: u64, other: u64, errors: u64) -> bool {
 
 /// The caller as far as it is known without the libraries.
 fn callers_agree(whole: &CallRow, left: &CallRow) -> bool {
-    match (whole.caller, left.caller) {
+    match (whole.from.caller, left.from.caller) {
         (_, Caller::Unknown) => true,
         // The jump of a library is out of sight: it stands for the call that led there.
         (Caller::Function { tail: true, .. }, Caller::Function { tail: false, .. }) => true,
-        (one, other) => one == other && whole.site == left.site,
+        (one, other) => one == other && whole.from.site == left.from.site,
     }
 }
 
 /// The call of `whole` that is `left`.
 fn is_same(whole: &CallRow, left: &CallRow) -> bool {
     let errors = whole.error_ns + left.error_ns;
-    whole.status == Status::Complete
+    whole.end.status == Status::Complete
         && is_near(whole.start_ns.0, left.start_ns.0, errors)
         && is_near(whole.latency_ns, left.latency_ns, errors)
         && callers_agree(whole, left)
@@ -80,20 +80,23 @@ fn is_same(whole: &CallRow, left: &CallRow) -> bool {
 
 impl Seen {
     fn add(&mut self, name: &str, whole: &[&CallRow], left: &[&CallRow]) {
-        let complete = |rows: &[&CallRow]| rows.iter().filter(|row| row.status == Status::Complete).count();
+        let complete =
+            |rows: &[&CallRow]| rows.iter().filter(|row| row.end.status == Status::Complete).count();
         let lost = complete(whole).saturating_sub(complete(left));
         self.lost += lost;
-        for row in left.iter().filter(|row| row.status == Status::Complete) {
+        for row in left.iter().filter(|row| row.end.status == Status::Complete) {
             let latest = row.start_ns.0 + 2 * row.error_ns;
             let end = whole.partition_point(|other| other.start_ns.0 <= latest + other.error_ns);
             let near = whole[..end].iter().rev().take(NEAR_ROWS);
             match () {
-                () if row.ended_by_jump => self.by_jump += 1,
+                () if row.end.by_jump => self.by_jump += 1,
                 () if near.clone().any(|other| is_same(other, row)) => {
                     self.alike += 1;
                     self.count(name, near.clone().filter(|other| is_same(other, row)), row);
                 }
-                () if row.undecided || near.clone().any(|other| other.undecided) => self.undecided += 1,
+                () if row.end.undecided || near.clone().any(|other| other.end.undecided) => {
+                    self.undecided += 1
+                }
                 () => self.wrong.push(format!("{name}: {row:?}")),
             }
         }
@@ -103,12 +106,13 @@ impl Seen {
 impl Seen {
     /// A call that is one of `same`: its counters are those of one, or not known.
     fn count<'r>(&mut self, name: &str, mut same: impl Iterator<Item = &'r &'r CallRow>, row: &CallRow) {
-        let Some(counted) = row.counted.filter(Counted::is_known) else {
+        let Some(counted) = row.counted().filter(|counted| counted.is_known()) else {
             self.unknown += 1;
             return;
         };
         self.counted += 1;
-        let is_it = |other: &&CallRow| other.counted.is_some_and(|other| other.executed == counted.executed);
+        let is_it =
+            |other: &&CallRow| other.counted().is_some_and(|other| other.executed == counted.executed);
         if !same.any(is_it) {
             self.wrong.push(format!("{name}: counters of {row:?}"));
         }

@@ -42,9 +42,9 @@ fn some_of(rows: &[CallRow], count: usize) -> Vec<CallRow> {
 
 /// The bytes of a call in its thread's own buffer, at most: up to the next call that is in no other.
 fn bytes_of(row: &CallRow, all: &[CallRow]) -> Option<u64> {
-    let is_next = |other: &&CallRow| other.tid == row.tid && other.depth == 0 && other.id > row.id;
+    let is_next = |other: &&CallRow| other.id.tid == row.id.tid && other.depth == 0 && other.id > row.id;
     let next = all.iter().filter(is_next).min_by_key(|other| other.id)?;
-    Some(next.aux_offset?.minus(row.aux_offset?))
+    Some(next.aux_offset()?.minus(row.aux_offset()?))
 }
 
 /// The trees are the same; an error may be 1 ns larger or smaller, as a part of a recording has its own first
@@ -67,7 +67,7 @@ fn check(name: &str, symbol: &str, count: usize, most_attempts: u64) {
     let all = opened.analyse(&[function], &DecodeOptions::default()).functions.remove(0).rows;
     let rows = some_of(&all, count);
     let mut kept =
-        Kept { entries: rows.iter().filter_map(|row| row.aux_offset).collect(), trees: HashMap::new() };
+        Kept { entries: rows.iter().filter_map(|row| row.aux_offset()).collect(), trees: HashMap::new() };
     let _ = opened.analyse_trees(&[function], &DecodeOptions::default(), &mut kept);
     let place = CallPlace {
         recording: &opened.recording,

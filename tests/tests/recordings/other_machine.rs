@@ -45,8 +45,9 @@ fn ids(opened: &Opened<'_>) -> Vec<FunctionId> {
 /// The complete calls of each function.
 fn complete(opened: &Opened<'_>) -> Vec<Vec<CallRow>> {
     let report = opened.analyse(&ids(opened), &DecodeOptions::default());
-    let of_function =
-        |f: &FunctionReport| f.rows.iter().filter(|row| row.status == Status::Complete).copied().collect();
+    let of_function = |f: &FunctionReport| {
+        f.rows.iter().filter(|row| row.end.status == Status::Complete).copied().collect()
+    };
     report.functions.iter().map(of_function).collect()
 }
 
@@ -55,11 +56,15 @@ fn complete(opened: &Opened<'_>) -> Vec<Vec<CallRow>> {
 fn made_up(left: &[CallRow], all: &[CallRow]) -> usize {
     let mut by_packet: HashMap<_, Vec<&CallRow>> = HashMap::new();
     for row in all {
-        by_packet.entry((row.tid, row.aux_buffer, row.aux_offset)).or_default().push(row);
+        by_packet
+            .entry((row.id.tid, row.traced().and_then(|traced| traced.aux_buffer), row.aux_offset()))
+            .or_default()
+            .push(row);
     }
     let same = |a: &CallRow, b: &CallRow| a.latency_ns.abs_diff(b.latency_ns) <= a.error_ns + b.error_ns;
     let known = |row: &&CallRow| {
-        let candidates = by_packet.get(&(row.tid, row.aux_buffer, row.aux_offset));
+        let candidates =
+            by_packet.get(&(row.id.tid, row.traced().and_then(|traced| traced.aux_buffer), row.aux_offset()));
         candidates.is_some_and(|candidates| candidates.iter().any(|other| same(row, other)))
     };
     left.iter().filter(|row| !known(row)).count()

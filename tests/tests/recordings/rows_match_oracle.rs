@@ -253,7 +253,7 @@ fn check_against(fixture: &Fixture, names: &[&str], opened: &Opened<'_>, mut ora
             good = false;
         }
         rows += calls.rows.len();
-        undecided += function.rows.iter().filter(|row| row.undecided).count();
+        undecided += function.rows.iter().filter(|row| row.end.undecided).count();
     }
     println!(
         "{}: {rows} rows of {} functions, {undecided} undecided by the report",

@@ -24,10 +24,10 @@ fn ten_thousand_calls_of_160_ns_are_6_ns_off_in_95_of_100() {
     let report = opened.analyse(&[function], &DecodeOptions::default());
     let mut calls = Oracle::new(&truth, &fixture.data).unwrap().calls("short_fn").unwrap().rows;
     let mut rows = report.functions.into_iter().next().unwrap().rows;
-    rows.sort_by_key(|row| (row.tid, row.id.number));
+    rows.sort_by_key(|row| (row.id.tid, row.id.number));
     calls.sort_by_key(|row| (row.tid, row.number));
     assert_eq!((rows.len(), calls.len()), (10_000, 10_000));
-    assert!(rows.iter().all(|row| row.status == Status::Complete));
+    assert!(rows.iter().all(|row| row.end.status == Status::Complete));
 
     let mut latencies: Vec<u64> = calls.iter().map(|call| call.latency_ns).collect();
     let off = |(row, call): (&analyzer::CallRow, &tracegen::truth::calls::Row)| {

@@ -30,7 +30,7 @@ impl TreeSink for Nodes {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if !call.status.counted() {
+        if !call.end.status.counted() {
             return;
         }
         for step in tree.walk() {
@@ -38,8 +38,14 @@ impl TreeSink for Nodes {
             self.own_ns += step.own.sum_ns;
             if step.depth > 0 && self.of.contains(&node.function) {
                 let total = node.total;
-                let call =
-                    (call.tid, node.function, node.start, total.sum_ns, total.off_cpu_ns, node.status.name());
+                let call = (
+                    call.id.tid,
+                    node.function,
+                    node.start,
+                    total.sum_ns,
+                    total.off_cpu_ns,
+                    node.status.name(),
+                );
                 self.calls.push((call, node.error_ns));
             }
         }
@@ -81,7 +87,7 @@ fn check(name: &str, root: &str, names: &[&str], least: usize) {
         }
         let mut own_rows: BTreeMap<Call, u64> = BTreeMap::new();
         for row in &function.rows {
-            let call = (row.tid, *id, row.start_ns, row.latency_ns, row.off_cpu_ns, row.status.name());
+            let call = (row.id.tid, *id, row.start_ns, row.latency_ns, row.off_cpu_ns, row.end.status.name());
             *own_rows.entry(call).or_default() += 1;
         }
         for (call, _) in mine {

@@ -68,9 +68,9 @@ fn first_calls(vm: &Vm, name: &str, data: &Path, whole: &Path) -> Result<usize> 
     for ((function, found), truth) in FUNCTIONS.iter().zip(&report.functions).zip(&truth) {
         let mut logged = truth.rows.iter().filter(|row| row.status.is_whole());
         // They are those of one thread, in the order of their entries; but that of a recursion there is none.
-        for row in found.rows.iter().filter(|row| row.status.counted()) {
+        for row in found.rows.iter().filter(|row| row.end.status.counted()) {
             let is_it = logged.next().is_some_and(|logged| {
-                row.tid == logged.tid && row.latency_ns.abs_diff(logged.latency_ns) <= row.error_ns
+                row.id.tid == logged.tid && row.latency_ns.abs_diff(logged.latency_ns) <= row.error_ns
             });
             ensure!(is_it, "{function}: {row:?} is not the next call of the log");
             calls += 1;

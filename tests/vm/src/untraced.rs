@@ -85,12 +85,12 @@ impl OneCpu<'_> {
             let mut logged: Vec<_> =
                 whole.map(|row| (row.tid.0 % PIECE, row.start, row.latency_ns)).collect();
             logged.sort_unstable();
-            let mut rows: Vec<_> = found.rows.iter().filter(|row| row.status.counted()).collect();
-            rows.sort_unstable_by_key(|row| (row.tid.0, row.start_ns));
+            let mut rows: Vec<_> = found.rows.iter().filter(|row| row.end.status.counted()).collect();
+            rows.sort_unstable_by_key(|row| (row.id.tid.0, row.start_ns));
             ensure!(!logged.is_empty(), "{function}: no call lies between two stays");
             ensure!(rows.len() == logged.len(), "{function}: {logged:?}\nreported: {rows:?}");
             for (row, (tid, start, latency_ns)) in rows.into_iter().zip(logged) {
-                let is_it = row.tid.0 == tid && row.latency_ns.abs_diff(latency_ns) <= row.error_ns;
+                let is_it = row.id.tid.0 == tid && row.latency_ns.abs_diff(latency_ns) <= row.error_ns;
                 ensure!(
                     is_it,
                     "{function}: thread {tid} at {start:?} for {latency_ns} ns, reported: {row:?}"

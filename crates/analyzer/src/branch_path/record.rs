@@ -52,12 +52,12 @@ impl<'a, K: Kept> BranchRecorder<'a, K> {
         let calls = rows.iter().map(|row| Recorded { row: *row, kept: None, depth: 0 }).collect();
         let mut waiting: FxHashMap<Entry, VecDeque<usize>> = FxHashMap::default();
         for (at, row) in rows.iter().enumerate() {
-            if let Some(aux_offset) = row.aux_offset {
-                let entry = (row.tid, row.function, row.start_ns, aux_offset);
+            if let Some(aux_offset) = row.aux_offset() {
+                let entry = (row.id.tid, row.function, row.start_ns, aux_offset);
                 waiting.entry(entry).or_default().push_back(at);
             }
         }
-        let open = rows.iter().map(|row| (row.tid, Vec::new())).collect();
+        let open = rows.iter().map(|row| (row.id.tid, Vec::new())).collect();
         let mut regions: Vec<FunctionId> = rows.iter().map(|row| row.function).collect();
         regions.sort_unstable();
         regions.dedup();

@@ -52,7 +52,7 @@ pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> (Ledger<Chi
     let sides = sides(groups);
     let FunctionReport { rows, row_children, row_reasons, .. } = function;
     let (mut ledger, mut by_call) = (Ledger::default(), SpentByCall::new(groups));
-    let is_known = |row: &CallRow| row.status.counted() && function.has_children_of(row);
+    let is_known = |row: &CallRow| row.end.status.counted() && function.has_children_of(row);
     for (at, row) in rows.iter().enumerate().filter(|(_, row)| is_known(row)) {
         let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
         let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns.unwrap_or_default());
@@ -77,9 +77,9 @@ impl TreeSink for LedgerOfCalls<'_> {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if call.status.counted() {
+        if call.end.status.counted() {
             let side = self.sides.get(&call.id).copied();
-            let spent = |step: &Step<'_>| Parts::of(step, call.tid, self.schedule);
+            let spent = |step: &Step<'_>| Parts::of(step, call.id.tid, self.schedule);
             self.by_call.add(&mut self.ledger, (call.id, side), tree, spent, |node| node.key());
         }
     }
@@ -89,9 +89,9 @@ impl TreeSink for LedgerOfCalls<'_> {
 fn shallow_tree(row: &CallRow, children: &[RowChild], keys: &[ChildKey]) -> CallTree {
     let root = Node {
         kind: ChildKind::Call,
-        status: row.status,
+        status: row.end.status,
         function: row.function,
-        site: row.site,
+        site: row.from.site,
         start: row.start_ns,
         total: Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns },
         error_ns: row.error_ns,
@@ -170,11 +170,11 @@ impl<K: Copy + Eq + Hash, F: FnMut(&Node) -> K> TreeSink for AllCalls<'_, K, F> 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         if self.left_out.compares(call) {
             let spent = |step: &Step<'_>| match self.off_cpu {
-                OffCpuPart::Apart(schedule) => Parts::of(step, call.tid, schedule),
+                OffCpuPart::Apart(schedule) => Parts::of(step, call.id.tid, schedule),
                 OffCpuPart::Inside => Parts::whole(step),
             };
             self.ledger.add(Some(self.side), tree, spent, &mut self.key);
-            self.calls.push((call.start_ns, call.tid, call.latency_ns, call.error_ns));
+            self.calls.push((call.start_ns, call.id.tid, call.latency_ns, call.error_ns));
         }
     }
 

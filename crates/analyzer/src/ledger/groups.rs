@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::outlying::{CallerSpread, From};
+use super::outlying::CallerSpread;
 use super::{LeftOut, Outlying, Typical};
 use crate::call_row::{CallId, CallRow};
+use crate::place::CalledFrom;
 use crate::request::LatencyRange;
 use crate::stats::{mean, nearest_rank};
 use crate::status::Status;
@@ -79,8 +80,8 @@ impl Groups {
             Slow::Latency(range) => range,
             Slow::Call(id) => {
                 let row = rows.iter().find(|row| row.id == id).ok_or(ChoiceError::NoSuchCall(id))?;
-                if !row.status.counted() {
-                    return Err(ChoiceError::NotWhole(id, row.status));
+                if !row.end.status.counted() {
+                    return Err(ChoiceError::NotWhole(id, row.end.status));
                 }
                 if row.depth >= NESTED_MAX {
                     return Err(ChoiceError::TooDeep(id));
@@ -122,7 +123,7 @@ struct OfCaller<'r> {
 }
 
 fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, CallerSpread) {
-    let by_caller = |row: &CallRow| Some((row.caller, row.site));
+    let by_caller = |row: &CallRow| Some(row.from);
     let mut callers = divide(slow, others, by_caller);
     callers.retain(|_, calls| !calls.slow.is_empty());
     let mut whose = Typical::SameCallers;
@@ -162,9 +163,9 @@ fn typical(slow: &[CallRow], others: &[CallRow]) -> (Vec<CallRow>, CallerSpread)
 fn divide<'r>(
     slow: &'r [CallRow],
     others: &'r [CallRow],
-    from: impl Fn(&CallRow) -> Option<From>,
-) -> BTreeMap<Option<From>, OfCaller<'r>> {
-    let mut callers: BTreeMap<Option<From>, OfCaller<'r>> = BTreeMap::new();
+    from: impl Fn(&CallRow) -> Option<CalledFrom>,
+) -> BTreeMap<Option<CalledFrom>, OfCaller<'r>> {
+    let mut callers: BTreeMap<Option<CalledFrom>, OfCaller<'r>> = BTreeMap::new();
     slow.iter().for_each(|row| callers.entry(from(row)).or_default().slow.push(row));
     others.iter().for_each(|row| callers.entry(from(row)).or_default().others.push(row));
     callers

@@ -20,9 +20,9 @@ pub struct LeftOut {
 impl LeftOut {
     /// The call is compared; one that is not is counted.
     pub(crate) fn compares(&mut self, call: &CallRow) -> bool {
-        let is_nested = call.status.counted() && call.depth >= NESTED_MAX;
+        let is_nested = call.end.status.counted() && call.depth >= NESTED_MAX;
         self.nested += u64::from(is_nested);
-        self.compares_status(call.status) && !is_nested
+        self.compares_status(call.end.status) && !is_nested
     }
 
     /// Calls of this status are compared; one that is not is counted.

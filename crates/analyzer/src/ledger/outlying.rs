@@ -26,7 +26,7 @@
 use std::collections::BTreeMap;
 
 use crate::call_row::CallRow;
-use crate::place::{Caller, Place};
+use crate::place::CalledFrom;
 use crate::stats::mean;
 
 /// So seldom are calls without a cause taken for outliers, as far as the tail is exponential.
@@ -78,14 +78,11 @@ pub enum Typical {
     AllCallers,
 }
 
-/// Where a call comes from.
-pub(super) type From = (Caller, Option<Place>);
-
 /// How far calls are above the median of their caller.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CallerSpread {
     /// Medians of the calls that are not slow, by caller.
-    pub(super) medians_ns: BTreeMap<Option<From>, u64>,
+    pub(super) medians_ns: BTreeMap<Option<CalledFrom>, u64>,
     /// All callers are one.
     pub(super) whose: Typical,
     /// The number of slow calls.
@@ -99,7 +96,7 @@ pub(super) struct CallerSpread {
 impl CallerSpread {
     /// How far a call is above the median of its caller.
     pub(super) fn excess_ns(&self, row: &CallRow) -> f64 {
-        let caller = (self.whose == Typical::SameCallers).then_some((row.caller, row.site));
+        let caller = (self.whose == Typical::SameCallers).then_some(row.from);
         let median_ns = self.medians_ns.get(&caller).copied().unwrap_or(0);
         row.latency_ns as f64 - median_ns as f64
     }

@@ -166,7 +166,7 @@ impl TreeSink for Children {
         assert_eq!(sizes, tree.nodes().len());
         let own: u64 = tree.walk().map(|step| step.own.sum_ns).sum();
         assert_eq!(own, call.latency_ns, "each part of the time is of one node");
-        if call.status.counted() {
+        if call.end.status.counted() {
             for step in tree.walk().filter(|step| step.depth == 1) {
                 let (Total { count, sum_ns, off_cpu_ns }, error_ns) = (step.node.total, step.node.error_ns);
                 assert_eq!(off_cpu_ns.is_some(), self.off_cpu.0);
@@ -183,7 +183,7 @@ fn the_first_level_of_all_trees_is_the_children() {
     for seed in 1..=200 {
         let script = random_script(seed, seed % 2 == 0);
         let report = analyse(&script, Request::default());
-        let entries = report.functions[0].rows.iter().filter_map(|row| row.aux_offset).collect();
+        let entries = report.functions[0].rows.iter().filter_map(|row| row.aux_offset()).collect();
         let off_cpu = OffCpuKnown(report.trace.no_off_cpu.is_none());
         let mut children = Children { entries, sums: ChildSums::default(), off_cpu, total: Total::default() };
         let with_trees = analyse_trees(&script, Request::default(), &mut children);

@@ -5,7 +5,7 @@ use model::{AuxOffset, Cpu, Tid};
 
 use super::script::{analyse, analyse_and_check};
 use crate::check::Found;
-use crate::{Cut, CutCause, Report, Request, Status, check};
+use crate::{Cut, CutCause, Evidence, Report, Request, Status, TracedRow, check};
 
 const SOUND: &str = "
     filter
@@ -63,7 +63,8 @@ fn calls_that_do_not_nest_are_found() {
     let change = |report: &mut Report| {
         let rows = &mut report.functions[0].rows;
         rows[1].latency_ns += 20;
-        rows[1].aux_offset = Some(AuxOffset(0x77));
+        rows[1].evidence =
+            Evidence::Traced(TracedRow { aux_offset: AuxOffset(0x77), ..TracedRow::default() });
     };
     finds("thread 7 at 105 ns, AUX offset 0x77: this call outlives the one that it began in", change);
 }
@@ -101,7 +102,7 @@ fn counts_that_differ_are_found() {
     finds("thread 7 at 300 ns, AUX offset 0xb: calls not seen to end: 1, not 2", |r| {
         r.functions[0].calls.open_end += 1
     });
-    finds("rows by status", |r| r.functions[0].rows[0].status = Status::Unwound);
+    finds("rows by status", |r| r.functions[0].rows[0].end.status = Status::Unwound);
     finds("time of all rows", |r| r.functions[0].rows[2].latency_ns -= 1);
 }
 
@@ -153,10 +154,10 @@ fn losses_that_do_not_add_up_are_found() {
 fn cut_calls_that_no_gap_cut_are_found() {
     finds("calls cut by gaps", |r| {
         let cut = Cut { cause: CutCause::StackSwitch, cpu: Some(Cpu(1)) };
-        r.functions[0].rows[3].cut_by = Some(cut);
+        r.functions[0].rows[3].end.cut_by = Some(cut);
     });
     finds("thread 7 at 300 ns, AUX offset 0xb: a call is cut by something, and only a cut one", |r| {
-        r.functions[0].rows[3].cut_by = None;
+        r.functions[0].rows[3].end.cut_by = None;
     });
 }
 

@@ -3,7 +3,8 @@
 use super::any_events::random_script;
 use super::script::{analyse, callee_text, id};
 use crate::{
-    ChildRow, Counted, CountersAsked, FunctionReport, Metric, Report, Request, RowChild, RowChildren,
+    ChildRow, Counted, CountersAsked, Evidence, FunctionReport, Metric, Report, Request, RowChild,
+    RowChildren, TracedRow,
 };
 
 fn counting() -> Request {
@@ -40,13 +41,13 @@ fn calls_children_and_callers_have_what_ran_in_them() {
         for f in &report.functions {
             let what = format!("seed {seed}");
             for row in &f.rows {
-                match row.status.counted() {
-                    true => is_its_time(&what, row.counted, (row.latency_ns, row.error_ns)),
-                    false => assert_eq!(row.counted, None, "{what}"),
+                match row.end.status.counted() {
+                    true => is_its_time(&what, row.counted().copied(), (row.latency_ns, row.error_ns)),
+                    false => assert_eq!(row.counted(), None, "{what}"),
                 }
             }
             for (at, row) in f.rows.iter().enumerate() {
-                let is_known = row.counted.is_some_and(|counted| counted.is_known());
+                let is_known = row.counted().is_some_and(|counted| counted.is_known());
                 for child in f.row_children.of(at) {
                     let known = is_known.then_some(child.total.sum_ns);
                     assert_eq!(child.work.map(|work| work.instructions), known, "{what}: {:?}", row.id);
@@ -75,7 +76,9 @@ fn without_counters(mut report: Report) -> Report {
     let forget = |children: &mut Vec<ChildRow>| children.iter_mut().for_each(|child| child.counted = None);
     for f in &mut report.functions {
         f.counters = None;
-        f.rows.iter_mut().for_each(|row| row.counted = None);
+        for row in &mut f.rows {
+            row.evidence = Evidence::Traced(TracedRow { counted: None, ..*row.traced().unwrap() });
+        }
         let mut children = RowChildren::default();
         children.keys.clone_from(&f.row_children.keys);
         for row in 0..f.rows.len() {
@@ -170,8 +173,8 @@ fn a_call_with_missing_code_has_no_numbers() {
         165 ret g+5 f+35
         200 ret f+40 main+15";
     let f = only(script, counting());
-    assert!(f.rows.iter().all(|row| row.status.counted()));
-    let known: Vec<bool> = f.rows.iter().map(|row| row.counted.unwrap().is_known()).collect();
+    assert!(f.rows.iter().all(|row| row.end.status.counted()));
+    let known: Vec<bool> = f.rows.iter().map(|row| row.counted().unwrap().is_known()).collect();
     assert_eq!(known, [true, false]);
     let counters = f.counters.as_ref().unwrap();
     assert_eq!((counters.known.0, counters.known.1.executed.instructions, counters.with_gaps), (1, 20, 1));

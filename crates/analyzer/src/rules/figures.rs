@@ -146,7 +146,9 @@ fn callers_have_figures_of_their_own() {
     let callers: Vec<_> = f
         .callers
         .iter()
-        .map(|c| (c.caller, c.site.unwrap().svma.0, c.latency.count, c.latency.sum_ns, c.children.len()))
+        .map(|c| {
+            (c.from.caller, c.from.site.unwrap().svma.0, c.latency.count, c.latency.sum_ns, c.children.len())
+        })
         .collect();
     assert_eq!(callers, [(main, 0x1020, 1, 40, 2), (main, 0x1010, 2, 30, 1)]);
     let total: u64 = f.callers.iter().map(|c| c.histogram.iter().map(|b| b.count).sum::<u64>()).sum();

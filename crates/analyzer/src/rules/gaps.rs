@@ -5,8 +5,9 @@ use crate::{CauseLoss, Report, Request};
 
 /// The calls of `f`, with what cut them.
 fn rows(report: &Report) -> Vec<String> {
-    let cut_by =
-        |row: &crate::CallRow| row.cut_by.map_or(String::new(), |cut| format!(" by {}", cut.cause.name()));
+    let cut_by = |row: &crate::CallRow| {
+        row.end.cut_by.map_or(String::new(), |cut| format!(" by {}", cut.cause.name()))
+    };
     report.functions[0].rows.iter().map(|row| row_text(row) + &cut_by(row)).collect()
 }
 

@@ -225,7 +225,7 @@ fn what_is_looked_ahead_at_is_bounded() {
     let report = analyse(&script, Request::default());
     assert_eq!(report.limits.undecided_landings, 1);
     // The innermost was assumed, and the next event was a return past it.
-    let statuses: Vec<_> = report.functions[0].rows.iter().map(|r| r.status.name()).collect();
+    let statuses: Vec<_> = report.functions[0].rows.iter().map(|r| r.end.status.name()).collect();
     assert_eq!(statuses, ["complete", "unwound"]);
 }
 

@@ -107,7 +107,7 @@ fn begun_anew_the_old_one_is_cut() {
     check_region(script, "110 >=20 cut f+10\n130 +20 complete f+10", "self x1 20");
     let request = Request { functions: vec![id("region")], ..Request::default() };
     let report = analyse(script, request);
-    assert_eq!(report.functions[0].rows[0].cut_by.map(|cut| cut.cause), Some(CutCause::BegunAnew));
+    assert_eq!(report.functions[0].rows[0].end.cut_by.map(|cut| cut.cause), Some(CutCause::BegunAnew));
 }
 
 #[test]

@@ -40,9 +40,9 @@ use model::{
 use super::digests::check_ways_to_analyse;
 use crate::branch_path::{self, BranchPath, BranchRecorder, To};
 use crate::{
-    Analysis, CallRow, CallSums, CallTree, Caller, CheckedAnalysis, ChildKind, ChildRow, CodeDetail,
-    CodeRequest, FunctionReport, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Report, Request,
-    Status, Step, Surroundings, TimeRow, TreeSink, Violation,
+    Analysis, CallRow, CallSums, CallTree, CalledFrom, Caller, CheckedAnalysis, ChildKind, ChildRow,
+    CodeDetail, CodeRequest, FunctionReport, OpenCaller, OpenCalls, OwnCode, PausedAnalysis, Place, Report,
+    Request, Status, Step, Surroundings, TimeRow, TreeSink, Violation,
 };
 
 const SLOT: u64 = 0x1000;
@@ -557,10 +557,10 @@ fn site_text(site: Option<Place>) -> String {
     site.map_or("-".into(), |place| address_text(place.svma.0))
 }
 
-fn caller_text(caller: Caller, site: Option<Place>) -> String {
-    match caller {
-        Caller::Function { tail: false, .. } => site_text(site),
-        Caller::Function { tail: true, .. } => format!("jump {}", site_text(site)),
+fn caller_text(from: CalledFrom) -> String {
+    match from.caller {
+        Caller::Function { tail: false, .. } => site_text(from.site),
+        Caller::Function { tail: true, .. } => format!("jump {}", site_text(from.site)),
         Caller::Signal => "[signal]".into(),
         Caller::Interrupt => "[interrupt]".into(),
         Caller::Unknown => "[unknown]".into(),
@@ -569,16 +569,16 @@ fn caller_text(caller: Caller, site: Option<Place>) -> String {
 
 /// `start +latency status caller`, and the fields that are not 0.
 pub(super) fn row_text(row: &CallRow) -> String {
-    let at_least = if row.status.counted() { "+" } else { ">=" };
+    let at_least = if row.end.status.counted() { "+" } else { ">=" };
     let mut text = format!(
         "{} {at_least}{} {} {}",
         row.start_ns.0,
         row.latency_ns,
-        row.status.name(),
-        caller_text(row.caller, row.site)
+        row.end.status.name(),
+        caller_text(row.from)
     );
-    if let Caller::Function { function, .. } = row.caller {
-        let place = row.site.unwrap();
+    if let Caller::Function { function, .. } = row.from.caller {
+        let place = row.from.site.unwrap();
         assert_eq!(u64::from(function.0), (place.svma.0 & !KERNEL) / SLOT, "the site belongs to the caller");
     }
     for (name, number) in
@@ -588,13 +588,13 @@ pub(super) fn row_text(row: &CallRow) -> String {
             write!(text, " {name} {number}").unwrap();
         }
     }
-    if row.ended_by_jump {
+    if row.end.by_jump {
         text += " by jump";
     }
-    if row.hidden {
+    if row.is_hidden() {
         text += " hidden";
     }
-    if row.undecided {
+    if row.end.undecided {
         text += " undecided";
     }
     text
@@ -662,9 +662,8 @@ pub(super) fn open_text(open: &OpenCalls) -> Vec<String> {
             write!(head, " {name} {ns}").unwrap();
         }
     }
-    let caller = |c: &OpenCaller| {
-        format!("from {} x{} {}", caller_text(c.caller, c.site), c.observed.count, c.observed.sum_ns)
-    };
+    let caller =
+        |c: &OpenCaller| format!("from {} x{} {}", caller_text(c.from), c.observed.count, c.observed.sum_ns);
     [head].into_iter().chain(children.iter().map(child_text)).chain(callers.iter().map(caller)).collect()
 }
 

@@ -29,7 +29,7 @@ impl TreeSink for Text {
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
         let root = tree.nodes()[0];
         let of_root = (root.start, root.total.sum_ns, root.total.off_cpu_ns, root.status);
-        assert_eq!(of_root, (call.start_ns, call.latency_ns, call.off_cpu_ns, call.status));
+        assert_eq!(of_root, (call.start_ns, call.latency_ns, call.off_cpu_ns, call.end.status));
         assert!(root.error_ns <= call.error_ns, "{root:?} {call:?}");
         self.lines.extend(tree_text(tree));
         let left_out = tree.left_out().count();

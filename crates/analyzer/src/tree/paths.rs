@@ -70,7 +70,7 @@ impl TreeSink for Paths {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        if call.status.counted() {
+        if call.end.status.counted() {
             self.merged.add(&tree.nodes);
         } else {
             self.open.add(&tree.nodes);

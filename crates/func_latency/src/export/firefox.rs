@@ -359,13 +359,13 @@ impl TreeSink for Profile<'_> {
     }
 
     fn call(&mut self, call: &CallRow, tree: &CallTree) {
-        let open_call = (!call.status.counted()).then_some(call.function);
+        let open_call = (!call.end.status.counted()).then_some(call.function);
         match open_call {
             None => self.with_whole.insert(call.function),
             Some(function) => self.with_open.insert(function),
         };
         if self.left_out.keeps(call, tree) && self.error.is_ok() {
-            let key = (call.tid, call.function);
+            let key = (call.id.tid, call.function);
             let thread = self.threads.entry(key).or_insert_with(|| ThreadTables::new(self.names));
             self.error = thread.add(&mut self.spool, tree, call.start_ns, open_call);
             if let (true, Some(root)) = (self.has_counters, tree.nodes().first()) {

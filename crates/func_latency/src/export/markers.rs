@@ -27,7 +27,7 @@ pub(super) struct Marker {
 impl Marker {
     /// Of a call; `name`: the number of its function's name.
     pub(super) fn of(call: &CallRow, name: usize, open: Option<FunctionId>) -> Self {
-        let counted = call.counted.filter(Counted::is_known);
+        let counted = call.counted().copied().filter(Counted::is_known);
         Self { name: name as u32, open, from: call.start_ns, ns: call.latency_ns, counted }
     }
 

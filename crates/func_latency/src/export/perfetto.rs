@@ -354,7 +354,7 @@ impl TreeSink for Trace<'_> {
         if !self.left_out.keeps(call, tree) {
             return;
         }
-        let track = self.track(call.tid, call.function);
+        let track = self.track(call.id.tid, call.function);
         let mut open: Vec<Ns> = Vec::new();
         for step in tree.walk() {
             for end in open.drain(step.depth.min(open.len())..).rev().collect::<Vec<_>>() {
@@ -368,7 +368,7 @@ impl TreeSink for Trace<'_> {
         }
         let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
         let schedule = self.schedule;
-        for span in off_cpu_spans(schedule, call.tid, call.start_ns, end)
+        for span in off_cpu_spans(schedule, call.id.tid, call.start_ns, end)
             .filter(|_| call.off_cpu_ns.is_some_and(|ns| ns > 0))
         {
             let (iid, _) = if span.preempted { PREEMPTED } else { OFF };

@@ -11,10 +11,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::{CallId, CallRow, CallTree};
+use analyzer::{CallId, CallRow, CallTree, CalledFrom};
 use model::Ns;
 
-use super::picks::{CALLS_MAX, CallerKey, nodes_of_each};
+use super::picks::{CALLS_MAX, nodes_of_each};
 use super::trees::PrunedTree;
 
 /// Nodes of all samples together: while there are fewer, every call is in its caller's sample.
@@ -31,7 +31,7 @@ pub(super) struct KeptTrees {
     calls: usize,
     ended: BTreeSet<Slow>,
     not_ended: BTreeSet<Slow>,
-    samples: BTreeMap<CallerKey, CallerSample>,
+    samples: BTreeMap<CalledFrom, CallerSample>,
     /// Of all samples together.
     sampled_nodes: usize,
     /// What every tree is pruned to at least.
@@ -74,8 +74,8 @@ impl KeptTrees {
     pub(super) fn add(&mut self, call: &CallRow, tree: &CallTree) {
         self.calls += 1;
         let is_slow = self.is_slow(call);
-        let caller = (call.caller, call.site);
-        let is_sample = call.status.counted()
+        let caller = call.from;
+        let is_sample = call.end.status.counted()
             && self.samples.get(&caller).is_none_or(|sample| is_sampled(call.id, sample.halved));
         if !is_slow && !is_sample {
             return;
@@ -94,7 +94,7 @@ impl KeptTrees {
 
     /// Whether the call is among the slowest so far. A call that is not any more may be dropped.
     fn is_slow(&mut self, call: &CallRow) -> bool {
-        let slowest = if call.status.counted() { &mut self.ended } else { &mut self.not_ended };
+        let slowest = if call.end.status.counted() { &mut self.ended } else { &mut self.not_ended };
         let slow = (call.latency_ns, Reverse((call.start_ns, call.id)));
         let is_full = slowest.len() == CALLS_MAX;
         if is_full && slowest.first().is_some_and(|least| slow < *least) {
@@ -180,7 +180,7 @@ fn is_sampled(id: CallId, halved: u32) -> bool {
 mod tests {
     use super::*;
     use crate::test_rows::row;
-    use analyzer::{Caller, ChildKind, Node, Status, Total};
+    use analyzer::{ChildKind, Node, Status, Total};
     use model::FunctionId;
 
     fn call(number: u64, latency_ns: u64, status: Status) -> CallRow {
@@ -232,7 +232,7 @@ mod tests {
         let ranks = shuffled(calls).filter(|call| kept.has(call.id)).map(|call| call.latency_ns);
         let off = ranks.map(|rank| rank.abs_diff(calls / 2)).min().unwrap();
         assert!(off < calls / 500, "{off} ranks of {calls}");
-        let sample = &kept.samples[&(Caller::Unknown, None)];
+        let sample = &kept.samples[&CalledFrom::UNKNOWN];
         assert_eq!(sample.nodes, sample.calls.len() * 100);
         assert!((1_000..=2_000).contains(&sample.calls.len()), "{}", sample.calls.len());
     }

@@ -24,7 +24,7 @@ use model::{FunctionId, Ns, Schedule, Tid};
 use kept::KeptTrees;
 
 pub use chains::{Chain, Chains};
-pub use picks::{CallerKey, Picks, TypicalCalls, typical};
+pub use picks::{Picks, TypicalCalls, typical};
 pub use trees::{LongestWaits, PrunedNode, PrunedTree, What};
 
 /// What one function's calls are like inside.
@@ -162,11 +162,11 @@ fn waits_of(call: &CallRow, waits: &mut Waits<'_>) -> LongestWaits {
         return LongestWaits::default();
     }
     let end = Ns(call.start_ns.0.saturating_add(call.latency_ns));
-    LongestWaits::of(waits.between(call.tid, call.start_ns, end))
+    LongestWaits::of(waits.between(call.id.tid, call.start_ns, end))
 }
 
 fn thread_names(schedule: &Schedule, rows: &[CallRow]) -> BTreeMap<Tid, String> {
-    let tids: BTreeSet<Tid> = rows.iter().map(|row| row.tid).collect();
+    let tids: BTreeSet<Tid> = rows.iter().map(|row| row.id.tid).collect();
     let name = |tid| Some((tid, schedule.thread(tid)?.name.clone()));
     tids.into_iter().filter_map(name).filter(|(_, name)| !name.is_empty()).collect()
 }

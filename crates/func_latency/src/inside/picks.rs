@@ -4,13 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::{CallRow, Caller, FunctionReport, Place};
-
-/// The caller, and the place of the call.
-pub type CallerKey = (Caller, Option<Place>);
+use analyzer::{CallRow, CalledFrom, FunctionReport};
 
 /// By caller: the row of its typical call.
-pub type TypicalCalls = BTreeMap<CallerKey, usize>;
+pub type TypicalCalls = BTreeMap<CalledFrom, usize>;
 
 /// Calls that have a tree, the typical ones not counted.
 pub(super) const CALLS_MAX: usize = 1_500;
@@ -40,7 +37,7 @@ impl Picks {
         let rows = &function.rows;
         let typical = typical(rows, &has_tree);
         let p999_ns = function.latency.spread.map_or(u64::MAX, |spread| spread.p999_ns);
-        let is_single = |row: &CallRow| !row.status.counted() || row.latency_ns > p999_ns;
+        let is_single = |row: &CallRow| !row.end.status.counted() || row.latency_ns > p999_ns;
         let mut order: Vec<usize> = (0..rows.len()).filter(|at| has_tree(*at)).collect();
         let rank = |at: &usize| rows.get(*at).map(|row| (!is_single(row), Reverse(row.latency_ns), *at));
         if order.len() > CALLS_MAX {
@@ -73,9 +70,9 @@ impl Picks {
 /// has no tree: the nearest by rank that has one.
 #[must_use]
 pub fn typical(rows: &[CallRow], has_tree: &impl Fn(usize) -> bool) -> TypicalCalls {
-    let mut of_callers: BTreeMap<CallerKey, Vec<(u64, usize)>> = BTreeMap::new();
-    for (row, at) in rows.iter().zip(0..).filter(|(row, _)| row.status.counted()) {
-        of_callers.entry((row.caller, row.site)).or_default().push((row.latency_ns, at));
+    let mut of_callers: BTreeMap<CalledFrom, Vec<(u64, usize)>> = BTreeMap::new();
+    for (row, at) in rows.iter().zip(0..).filter(|(row, _)| row.end.status.counted()) {
+        of_callers.entry(row.from).or_default().push((row.latency_ns, at));
     }
     let nearest = |mut calls: Vec<(u64, usize)>| {
         calls.sort_unstable();

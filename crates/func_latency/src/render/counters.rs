@@ -31,7 +31,7 @@ impl Numbers {
     /// Those of a call; all null unless it was seen whole.
     #[must_use]
     pub fn of_call(call: &CallRow, asked: CountersAsked) -> Self {
-        call.counted
+        call.counted()
             .as_ref()
             .map_or_else(Self::default, |counted| Self::of(counted, asked, counted.is_of_kernel()))
     }

@@ -409,9 +409,9 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
 pub(super) fn open_calls(view: &View<'_>, open: &OpenCalls) -> Open {
     let names = view.names;
     let caller = |c: &OpenCaller| OpenCallerEntry {
-        name: caller_name(names, c.caller),
-        site: c.site.map(|site| names.site(site)),
-        line: line(names, c.site),
+        name: caller_name(names, c.from.caller),
+        site: c.from.site.map(|site| names.site(site)),
+        line: line(names, c.from.site),
         calls: c.observed.count,
         observed_ns: view.timed(c.observed.sum_ns),
     };
@@ -558,9 +558,9 @@ fn code_blocks(view: &View<'_>, code: &OwnCode) -> Vec<CodeBlock> {
 fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
     let names = view.names;
     CallerEntry {
-        name: caller_name(names, caller.caller),
-        site: caller.site.map(|site| names.site(site)),
-        line: line(names, caller.site),
+        name: caller_name(names, caller.from.caller),
+        site: caller.from.site.map(|site| names.site(site)),
+        line: line(names, caller.from.site),
         calls: caller.latency.count,
         latency_ns: view.timed(latency(&caller.latency, &caller.error)),
         histogram: view.timed(slots(&caller.histogram)),

@@ -20,11 +20,11 @@ pub(crate) fn text(row: &CallRow, parts: &RowParts, names: &dyn Names, start: &s
 fn write(out: &mut String, row: &CallRow, parts: &RowParts, names: &dyn Names, start: &str) -> fmt::Result {
     let latency = duration_within(row.latency_ns, row.error_ns);
     writeln!(out, "{} {latency}", names.function(row.function))?;
-    let thread = names.thread(row.tid).map_or_else(String::new, |name| format!(" ({name})"));
+    let thread = names.thread(row.id.tid).map_or_else(String::new, |name| format!(" ({name})"));
     let cpu = row.cpu.map_or_else(String::new, |cpu| format!(", CPU {}", cpu.0));
-    writeln!(out, "call {}, entered {start}, thread {}{thread}{cpu}", row.id, row.tid.0)?;
-    let site = row.site.map_or_else(String::new, |site| format!(" at {}", names.site(site)));
-    writeln!(out, "called from {}{site}", caller_name(names, row.caller))?;
+    writeln!(out, "call {}, entered {start}, thread {}{thread}{cpu}", row.id, row.id.tid.0)?;
+    let site = row.from.site.map_or_else(String::new, |site| format!(" at {}", names.site(site)));
+    writeln!(out, "called from {}{site}", caller_name(names, row.from.caller))?;
     match row.off_cpu_ns {
         Some(ns) => {
             writeln!(out, "off the CPU {}, {} % of it", duration(ns), percent(share(ns, row.latency_ns)))?

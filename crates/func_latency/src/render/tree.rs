@@ -68,7 +68,7 @@ impl TreeView<'_> {
     fn off_cpu(&self) -> impl Iterator<Item = OffCpu> {
         let row = self.row;
         let end = Ns(row.start_ns.0.saturating_add(row.latency_ns));
-        off_cpu_spans(self.schedule, row.tid, row.start_ns, end)
+        off_cpu_spans(self.schedule, row.id.tid, row.start_ns, end)
             .filter(|_| row.off_cpu_ns.is_some_and(|ns| ns > 0))
     }
 
@@ -83,22 +83,22 @@ impl TreeView<'_> {
 /// What `out` says.
 pub fn write_text(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
     let row = view.row;
-    let at_least = if row.status.counted() { "" } else { "at least " };
-    let site = row.site.map(|site| format!(" at {}", view.names.site(site))).unwrap_or_default();
+    let at_least = if row.end.status.counted() { "" } else { "at least " };
+    let site = row.from.site.map(|site| format!(" at {}", view.names.site(site))).unwrap_or_default();
     writeln!(
         out,
         "call {} of [{}], called from {}{site}\nthread {}, start {} ns, {at_least}{} ({} ns +- {}), off-CPU {}, {}{}\n",
         view.id,
         view.names.function(row.function),
-        caller_name(view.names, row.caller),
-        row.tid.0,
+        caller_name(view.names, row.from.caller),
+        row.id.tid.0,
         grouped(row.start_ns.0),
         duration_within(row.latency_ns, row.error_ns),
         grouped(row.latency_ns),
         row.error_ns,
         row.off_cpu_ns.map_or_else(|| "not known".to_owned(), duration),
-        row.status.name(),
-        row.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
+        row.end.status.name(),
+        row.end.cut_by.map(|cut| format!(" by {}", cut.cause.name())).unwrap_or_default(),
     )?;
     let calls: Vec<TreeLine<'_>> = view.steps().map(TreeLine::of).collect();
     let most = view.limits.lines.unwrap_or(usize::MAX);
@@ -217,15 +217,15 @@ pub fn write_json(out: &mut dyn Write, view: &TreeView<'_>) -> io::Result<()> {
         "schema": SCHEMA,
         "id": view.id.to_string(),
         "function": view.names.function(row.function),
-        "tid": row.tid.0,
-        "caller": caller_name(view.names, row.caller),
-        "site": site(row.site),
+        "tid": row.id.tid.0,
+        "caller": caller_name(view.names, row.from.caller),
+        "site": site(row.from.site),
         "start_ns": row.start_ns.0,
         "latency_ns": row.latency_ns,
         "error_ns": row.error_ns,
         "off_cpu_ns": row.off_cpu_ns,
-        "status": row.status.name(),
-        "cut_by": row.cut_by.map(|cut| cut.cause.name()),
+        "status": row.end.status.name(),
+        "cut_by": row.end.cut_by.map(|cut| cut.cause.name()),
         "decoded_bytes": view.decoded_bytes,
         "off_cpu": spans.collect::<Vec<_>>(),
         "nodes": nodes,

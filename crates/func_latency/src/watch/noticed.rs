@@ -100,6 +100,6 @@ impl RowSink for Noticed {
         }
         let mut parts = parts.clone();
         parts.waits.truncate(WAITS_MAX);
-        self.opened.insert((row.tid, row.start_ns), (*row, parts));
+        self.opened.insert((row.id.tid, row.start_ns), (*row, parts));
     }
 }

@@ -71,7 +71,7 @@ impl ProbedCapturer<'_> {
         let mut latencies_ns = Vec::new();
         for call in calls {
             rows.sink().row(call.function, &call.row, call.waited_for.as_ref());
-            latencies_ns.extend(call.row.status.counted().then_some(call.row.latency_ns));
+            latencies_ns.extend(call.row.end.status.counted().then_some(call.row.latency_ns));
         }
         rows.finish()?;
         Ok((from, calls_shown(latencies_ns.into_iter())))

@@ -125,7 +125,7 @@ impl TraceCapturer<'_> {
             let report = opened.report(&Request { rows: true, ..opened.request()? })?;
             let rows = report.functions.first().map_or(&[][..], |function| &function.rows);
             let Some(call) = call_of(rows, hit) else {
-                let whole = rows.iter().filter(|row| row.status.counted());
+                let whole = rows.iter().filter(|row| row.end.status.counted());
                 capture.cause = match hit.latency_ns {
                     Some(_) => "not known: the capture does not show the call as a whole".to_owned(),
                     None => calls_shown(whole.map(|row| row.latency_ns)),
@@ -144,7 +144,7 @@ impl TraceCapturer<'_> {
 /// The call that was hit, or the innermost one in which something happened.
 fn call_of<'r>(rows: &'r [CallRow], hit: &Hit) -> Option<&'r CallRow> {
     let tid = hit.tid?;
-    let of_thread = rows.iter().filter(|row| row.tid == tid);
+    let of_thread = rows.iter().filter(|row| row.id.tid == tid);
     if hit.latency_ns.is_some() {
         let distance = |row: &&CallRow| {
             row.start_ns.0.abs_diff(hit.span.0.0).saturating_add(row.end_ns().abs_diff(hit.span.1.0))

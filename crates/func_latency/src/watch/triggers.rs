@@ -51,7 +51,7 @@ impl Hit {
             trigger,
             name: row.id.to_string(),
             function: Some(row.function),
-            tid: Some(row.tid),
+            tid: Some(row.id.tid),
             span: (row.start_ns, Ns(row.end_ns())),
             latency_ns: Some(row.latency_ns),
             is_asked: false,
@@ -214,7 +214,7 @@ impl Triggers {
 impl RowSink for Triggers {
     fn row(&mut self, function: usize, row: &CallRow, _: Option<&Reason>) {
         self.has_noticed_last = false;
-        if row.status.counted() {
+        if row.end.status.counted() {
             self.recent.get_mut(function).into_iter().for_each(|recent| recent.add(row.latency_ns));
             self.has_noticed_last = self.note_slow(function, row);
         }

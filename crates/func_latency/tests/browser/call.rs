@@ -206,18 +206,20 @@ fn the_tip_goes_with_the_pointer() {
 #[test]
 fn calls_that_did_not_end_have_children() {
     let mut report = made_up::report(5_000);
-    let open = report.functions[0].rows.iter_mut().filter(|row| !row.status.counted());
+    let open = report.functions[0].rows.iter_mut().filter(|row| !row.end.status.counted());
     open.for_each(|row| row.error_ns = row.latency_ns / 10);
     let Some(mut opened) = Opened::new("open-calls", &report) else { return };
     opened.browser.key("Escape");
     opened.choose("filter-status", "2");
     let rows = &report.functions[0].rows;
-    let seen: Vec<u64> = rows.iter().filter(|row| !row.status.counted()).map(|row| row.latency_ns).collect();
+    let seen: Vec<u64> =
+        rows.iter().filter(|row| !row.end.status.counted()).map(|row| row.latency_ns).collect();
     let average = mean_duration(seen.iter().sum::<u64>() as f64 / seen.len() as f64);
     let table = opened.rows("children");
     assert_eq!(table.last(), Some(&format!("average time seen|{average}")), "{table:?}");
     assert!(opened.browser.text("#children").contains("Of the calls that did not end in sight"));
-    let longest = rows.iter().filter(|row| !row.status.counted()).max_by_key(|row| row.latency_ns).unwrap();
+    let longest =
+        rows.iter().filter(|row| !row.end.status.counted()).max_by_key(|row| row.latency_ns).unwrap();
     let at_least = format!("|≥ {}|", duration(longest.at_least_ns()));
     let slowest = opened.rows("slowest");
     assert!(slowest.iter().any(|row| row.contains(&at_least)), "{at_least} {slowest:?}");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use analyzer::{Counted, CounterReport, CountersAsked, CycleCount, Report};
+use analyzer::{Counted, CounterReport, CountersAsked, CycleCount, Evidence, Report, TracedRow};
 use func_latency::render::units::grouped;
 use model::Executed;
 
@@ -176,7 +176,7 @@ fn last_digit_and_ns(duration: &str) -> (f64, f64) {
 /// What their children executed is not known.
 fn counted(mut report: Report, has_cycles: bool) -> Report {
     let function = &mut report.functions[0];
-    for row in function.rows.iter_mut().filter(|row| row.status.counted()) {
+    for row in function.rows.iter_mut().filter(|row| row.end.status.counted()) {
         let instructions = 3 * (row.latency_ns - row.off_cpu_ns.unwrap_or(0));
         let executed = Executed {
             instructions,
@@ -186,9 +186,10 @@ fn counted(mut report: Report, has_cycles: bool) -> Report {
             ..Executed::default()
         };
         let cycles = has_cycles.then_some(CycleCount { count: instructions / 2, error: 40 });
-        row.counted = Some(Counted { executed, cycles, bus: None });
+        let counted = Some(Counted { executed, cycles, bus: None });
+        row.evidence = Evidence::Traced(TracedRow { counted, ..*row.traced().unwrap() });
     }
-    let calls = function.rows.iter().filter_map(|row| row.counted.as_ref());
+    let calls = function.rows.iter().filter_map(|row| row.counted());
     function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false, bus_khz: None }));
     report
 }
@@ -203,7 +204,8 @@ fn calls_are_drawn_by_instructions() {
     opened.choose("by", "instructions");
     // Those that did not end were brushed, too.
     assert_eq!(opened.number("page", "brushed"), brushed - 3.0, "the brush of latencies stays");
-    let counted: Vec<u64> = rows.iter().filter_map(|row| Some(row.counted?.executed.instructions)).collect();
+    let counted: Vec<u64> =
+        rows.iter().filter_map(|row| Some(row.counted()?.executed.instructions)).collect();
     assert_eq!(opened.number("plot", "shown"), counted.len() as f64);
     let legend = opened.browser.text("#legend");
     assert!(legend.contains("3 calls not drawn: Instructions unknown"), "{legend}");
@@ -243,9 +245,9 @@ fn what_is_not_known_is_unknown() {
     let slowest = opened.rows("slowest");
     let open = slowest.iter().find(|row| row.contains("|open at end|")).unwrap();
     assert!(open.contains("|unknown|unknown|"), "{open}");
-    let ended = report.functions[0].rows.iter().filter(|row| row.status.counted());
+    let ended = report.functions[0].rows.iter().filter(|row| row.end.status.counted());
     let slow = ended.max_by_key(|row| row.latency_ns).unwrap();
-    let instructions = grouped(slow.counted.unwrap().executed.instructions);
+    let instructions = grouped(slow.counted().unwrap().executed.instructions);
     assert!(slowest.iter().any(|row| row.contains(&format!("|{instructions}|unknown|"))), "{slowest:?}");
     // The children of these calls were not counted.
     let children = opened.rows("children");

@@ -61,7 +61,7 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
     };
     let of_row = Total { count: 1, sum_ns: row.latency_ns, off_cpu_ns: row.off_cpu_ns };
     let root = node(row.function.0, row.start_ns.0, of_row, row.error_ns, 0);
-    let root = Node { status: row.status, site: row.site, ..root };
+    let root = Node { status: row.end.status, site: row.from.site, ..root };
     let mut nodes = vec![root];
     let mut start = row.start_ns.0;
     let mut waits = false;
@@ -86,7 +86,7 @@ fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
         start += child.total.sum_ns;
     }
     nodes[0].size = nodes.len();
-    let analyzer::Caller::Function { function: caller, .. } = row.caller else { panic!("{row:?}") };
+    let analyzer::Caller::Function { function: caller, .. } = row.from.caller else { panic!("{row:?}") };
     CallTree::new(nodes).called_by(vec![caller, if waits { RELOAD } else { MAIN_LOOP }])
 }
 
@@ -113,7 +113,7 @@ fn schedule(report: &Report) -> Schedule {
         let Some(off_cpu_ns @ 1..) = row.off_cpu_ns else { continue };
         let from = row.start_ns.0 + 100;
         let waiting = Some(Box::new(Waiting { syscall: Some(74), stack: vec![] }));
-        let leaves = Sideband::SchedSwitch { prev: row.tid, preempted: false, next: Tid(0), waiting };
+        let leaves = Sideband::SchedSwitch { prev: row.id.tid, preempted: false, next: Tid(0), waiting };
         let waker = WakerSeen {
             pid: Pid(1000),
             tid: WAKER,
@@ -122,13 +122,13 @@ fn schedule(report: &Report) -> Schedule {
             user_stack: vec![],
             is_perhaps_interrupted: false,
         };
-        let wakes = Sideband::SchedWaking(Box::new(Waking { tid: row.tid, waker }));
+        let wakes = Sideband::SchedWaking(Box::new(Waking { tid: row.id.tid, waker }));
         let switch = |out| Sideband::Switch { out, preempted: false };
         let bodies = [
-            (from, row.tid, leaves),
-            (from, row.tid, switch(true)),
+            (from, row.id.tid, leaves),
+            (from, row.id.tid, switch(true)),
             (from + off_cpu_ns / 2, WAKER, wakes),
-            (from + off_cpu_ns, row.tid, switch(false)),
+            (from + off_cpu_ns, row.id.tid, switch(false)),
         ];
         records.extend(bodies.map(|(time, tid, body)| record(Some(Ns(time)), tid, body)));
     }

@@ -13,7 +13,7 @@ fn trees_are_those_of_the_slowest_and_of_typical_calls() {
     let rows = &report.functions[0].rows;
     let picks = Picks::of(&report.functions[0], |_| true);
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|at| (rows[*at].status.counted(), std::cmp::Reverse(rows[*at].latency_ns), *at));
+    order.sort_by_key(|at| (rows[*at].end.status.counted(), std::cmp::Reverse(rows[*at].latency_ns), *at));
     let picked: Vec<usize> = order.iter().copied().filter(|at| picks.rows().contains(at)).collect();
     assert_eq!(picked[..1_500], order[..1_500]);
     let typical: Vec<usize> = picks.typical().values().copied().collect();
@@ -35,7 +35,7 @@ fn a_million_calls_are_small_and_fast() {
     assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "heat");
     assert_eq!(opened.number("plot", "shown"), CALLS as f64);
     let spread = report.functions[0].latency.spread.unwrap();
-    let singles = |row: &&CallRow| !row.status.counted() || row.latency_ns > spread.p999_ns;
+    let singles = |row: &&CallRow| !row.end.status.counted() || row.latency_ns > spread.p999_ns;
     let singles = report.functions[0].rows.iter().filter(singles).count() as f64;
     assert_eq!(opened.number("plot", "singles"), singles);
     assert_eq!(opened.number("plot", "many"), CALLS as f64 - singles);
@@ -47,7 +47,7 @@ fn a_million_calls_are_small_and_fast() {
     // More children than the page takes: it says so, and has those of the slowest.
     let sampled = opened.browser.text("#children");
     assert!(sampled.contains("of the slowest 1 % and of one in 2 of the other calls"), "{sampled}");
-    let ended = report.functions[0].rows.iter().filter(|row| row.status.counted());
+    let ended = report.functions[0].rows.iter().filter(|row| row.end.status.counted());
     let slowest = *ended.max_by_key(|row| row.latency_ns).unwrap();
     let at = opened.place(start(&slowest), slowest.latency_ns);
     opened.browser.click(at);

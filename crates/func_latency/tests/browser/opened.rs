@@ -74,7 +74,7 @@ impl Opened {
         let mut of = |what| self.number("plot", what);
         let (from, to, low, high) = (of("fromTime"), of("toTime"), of("fromLog"), of("toLog"));
         let (width, height) = (of("right") - of("left"), of("bottom") - of("top"));
-        let ordinary = |row: &&CallRow| row.status.counted() && row.latency_ns <= p999_ns;
+        let ordinary = |row: &&CallRow| row.end.status.counted() && row.latency_ns <= p999_ns;
         for row in report.functions[0].rows.iter().filter(ordinary) {
             let x = (start(row) as f64 - from) / (to - from) * width;
             let y = ((row.latency_ns as f64).log10() - low) / (high - low) * height;
@@ -212,7 +212,7 @@ pub(crate) fn sorted(rows: &[&CallRow]) -> Vec<u64> {
 
 /// The call of the median latency of the same caller.
 pub(crate) fn typical_call<'r>(report: &'r Report, of: &CallRow) -> &'r CallRow {
-    let is_same = |row: &&CallRow| (row.caller, row.site) == (of.caller, of.site) && row.status.counted();
+    let is_same = |row: &&CallRow| row.from == of.from && row.end.status.counted();
     let mut same: Vec<&CallRow> = report.functions[0].rows.iter().filter(is_same).collect();
     same.sort_by_key(|row| row.latency_ns);
     same[same.len().div_ceil(2) - 1]

@@ -15,7 +15,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "scatter");
     assert_eq!(opened.number("plot", "shown"), 20_000.0);
     let spread = report.functions[0].latency.spread.unwrap();
-    let singles = |row: &&CallRow| !row.status.counted() || row.latency_ns > spread.p999_ns;
+    let singles = |row: &&CallRow| !row.end.status.counted() || row.latency_ns > spread.p999_ns;
     let singles = report.functions[0].rows.iter().filter(singles).count();
     assert_eq!(opened.number("plot", "singles"), singles as f64);
     assert_eq!(opened.number("page", "brushed") + opened.number("page", "others"), 20_000.0);
@@ -112,7 +112,7 @@ fn keys_filters_and_axes_reach_every_call() {
     opened.browser.value("document.getElementById('plot').focus()");
     let spread = report.functions[0].latency.spread.unwrap();
     let slow: Vec<&CallRow> =
-        rows.iter().filter(|row| !row.status.counted() || row.latency_ns > spread.p999_ns).collect();
+        rows.iter().filter(|row| !row.end.status.counted() || row.latency_ns > spread.p999_ns).collect();
     let at = slow.iter().position(|row| row.id == longest.id).unwrap();
     opened.browser.key("ArrowLeft");
     assert_eq!(opened.browser.value(tip), slow[at - 1].id.to_string());
@@ -151,15 +151,15 @@ fn keys_filters_and_axes_reach_every_call() {
 
     // Filters: the fourth thread, then what did not end.
     opened.choose("filter-thread", "3");
-    let of_thread = rows.iter().filter(|row| row.tid.0 == 1003).count() as f64;
+    let of_thread = rows.iter().filter(|row| row.id.tid.0 == 1003).count() as f64;
     assert_eq!(opened.number("plot", "shown"), of_thread);
     opened.choose("filter-thread", "");
     opened.choose("filter-status", "2");
     assert_eq!(opened.number("plot", "shown"), 3.0);
     opened.choose("filter-status", "0");
     opened.choose("filter-caller", "0");
-    let first = rows.iter().map(|row| (row.caller, row.site)).min().unwrap();
-    let of_caller = rows.iter().filter(|row| (row.caller, row.site) == first).count() as f64;
+    let first = rows.iter().map(|row| row.from).min().unwrap();
+    let of_caller = rows.iter().filter(|row| row.from == first).count() as f64;
     assert_eq!(opened.number("plot", "shown"), of_caller);
 
     // A function that was not called, and back: filters are as they were at first.

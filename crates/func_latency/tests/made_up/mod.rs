@@ -11,9 +11,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, ChildKey, ChildKind, FunctionReport, Loss, OpenCalls, Place,
-    ProbedRow, Report, RowChild, RowChildren, RowReasons, SliceKind, Sliced, Stats, Status, Total,
-    TraceSummary,
+    CallCounts, CallEnd, CallId, CallRow, CalledFrom, Caller, ChildKey, ChildKind, Evidence, FunctionReport,
+    Loss, OpenCalls, Place, ProbedRow, Report, RowChild, RowChildren, RowReasons, SliceKind, Sliced, Stats,
+    Status, Total, TraceSummary, TracedRow,
 };
 use func_latency::render::row_limit::RowLimit;
 use func_latency::render::{Names, View};
@@ -101,7 +101,7 @@ pub(crate) fn report(calls: u64) -> Report {
         function.rows.push(row);
         function.row_children.push(&children);
     }
-    let counted = function.rows.iter().filter(|row| row.status.counted());
+    let counted = function.rows.iter().filter(|row| row.end.status.counted());
     function.latency = Stats::of(&counted.map(|row| row.latency_ns).collect());
     function.calls.complete = function.latency.count;
     function.calls.open_end = calls - function.latency.count;
@@ -164,7 +164,7 @@ pub(crate) fn probed(mut report: Report) -> Report {
     for row in &mut function.rows {
         let off_cpu_ns = row.off_cpu_ns.unwrap();
         let began = if off_cpu_ns > 0 { SliceKind::WithChildren } else { SliceKind::Alone };
-        row.probed = Some(ProbedRow::exact(row.latency_ns, off_cpu_ns, began));
+        row.evidence = Evidence::Probed(ProbedRow::exact(row.latency_ns, off_cpu_ns, began));
     }
     function.sliced = Some(Sliced {
         figures_of: SliceKind::Alone,
@@ -207,25 +207,23 @@ fn one_call(
     let row = CallRow {
         id: CallId { tid, number },
         pid: Some(Pid(70)),
-        tid,
         cpu: Some(Cpu(dice.roll(4) as u32)),
         start_ns: Ns(BEGIN_NS + start),
         latency_ns: if is_open { 9_000_000 } else { inside + dice.around(200) },
         error_ns: 5 + dice.roll(20),
         off_cpu_ns: Some(fsync.map_or(0, |ns| ns - 5_000)),
-        status: if is_open { Status::OpenEnd } else { Status::Complete },
-        cut_by: None,
-        caller: Caller::Function { function: FunctionId(caller), tail: false },
-        site: place(0x100 + u64::from(caller) + dice.roll(2)),
+        end: CallEnd::of(if is_open { Status::OpenEnd } else { Status::Complete }),
+        from: CalledFrom {
+            caller: Caller::Function { function: FunctionId(caller), tail: false },
+            site: place(0x100 + u64::from(caller) + dice.roll(2)),
+        },
         function: FunctionId(1),
         depth: 0,
-        ended_by_jump: false,
-        hidden: false,
-        undecided: false,
-        aux_buffer: Some(0),
-        aux_offset: Some(AuxOffset(start)),
-        probed: None,
-        counted: None,
+        evidence: Evidence::Traced(TracedRow {
+            aux_buffer: Some(0),
+            aux_offset: AuxOffset(start),
+            ..TracedRow::default()
+        }),
     };
     (row, children)
 }

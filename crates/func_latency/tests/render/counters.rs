@@ -1,6 +1,9 @@
 //! What calls executed, as text, JSON and rows.
 
-use analyzer::{CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Metric, Report};
+use analyzer::{
+    CallRow, ChildKind, Counted, CounterReport, CountersAsked, CycleCount, Evidence, Metric, Report,
+    TracedRow,
+};
 use func_latency::render::rows::RowsForm;
 use func_latency::render::{View, json, rows, text};
 use model::{Cycles, Executed, NoTimes};
@@ -48,8 +51,10 @@ pub(crate) fn with_counters(has_cycles: bool) -> Report {
         child.counted = Some(rest);
     }
     function.counters = Some(whole);
-    let is_counted = |row: &&mut CallRow| row.status.counted();
-    function.rows.iter_mut().filter(is_counted).for_each(|row| row.counted = Some(calls[5]));
+    let is_counted = |row: &&mut CallRow| row.end.status.counted();
+    for row in function.rows.iter_mut().filter(is_counted) {
+        row.evidence = Evidence::Traced(TracedRow { counted: Some(calls[5]), ..*row.traced().unwrap() });
+    }
     report
 }
 

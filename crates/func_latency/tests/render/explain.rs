@@ -42,7 +42,7 @@ fn made(number: u64, call: Made) -> (CallRow, CallTree) {
         kind: ChildKind::Call,
         status: Status::Complete,
         function: FunctionId(1),
-        site: row.site,
+        site: row.from.site,
         start: row.start_ns,
         total: Total { count: 1, sum_ns: latency_ns, off_cpu_ns: Some(0) },
         error_ns: row.error_ns,

@@ -45,7 +45,7 @@ fn check_json(name: &str, report: &Report) {
 fn rows_in_both_forms() {
     let mut report = report();
     // A name that CSV must quote.
-    report.functions[0].rows[1].caller = Caller::Function { function: FunctionId(4), tail: true };
+    report.functions[0].rows[1].from.caller = Caller::Function { function: FunctionId(4), tail: true };
     for (name, form) in [("rows.jsonl", RowsForm::JsonLines), ("rows.csv", RowsForm::Csv)] {
         let mut out = vec![];
         rows::write(&mut out, form, &report, &FakeNames { lines: false }).unwrap();

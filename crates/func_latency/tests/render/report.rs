@@ -2,10 +2,11 @@
 
 use analyzer::histogram::histogram;
 use analyzer::{
-    CallCounts, CallId, CallRow, Caller, CallerReport, CauseLoss, ChildKind, ChildRow, CpuLoss, Cut,
-    CutCause, ErrorBound, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses, OpenCaller, OpenCalls, Place,
-    Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons, SortedDurations, Stats, Status, Tails,
-    ThreadLoss, ToldBy, Total, TraceSummary, Untimed, Waker, WakerRow, WakerStackRow,
+    CallCounts, CallEnd, CallId, CallRow, CalledFrom, Caller, CallerReport, CauseLoss, ChildKind, ChildRow,
+    CpuLoss, Cut, CutCause, ErrorBound, Evidence, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses,
+    OpenCaller, OpenCalls, Place, Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons,
+    SortedDurations, Stats, Status, Tails, ThreadLoss, ToldBy, Total, TraceSummary, TracedRow, Untimed,
+    Waker, WakerRow, WakerStackRow,
 };
 use func_latency::render::row_limit::RowLimit;
 use func_latency::render::{Names, View};
@@ -104,8 +105,7 @@ pub(crate) fn caller(
     children: &[ChildRow],
 ) -> CallerReport {
     CallerReport {
-        caller,
-        site: if svma == 0 { None } else { place(svma) },
+        from: CalledFrom { caller, site: if svma == 0 { None } else { place(svma) } },
         latency: stats(latency),
         off_cpu: Some(stats(off_cpu)),
         error: error(latency),
@@ -120,26 +120,25 @@ pub(crate) fn row(number: u64, status: Status, latency_ns: u64, off_cpu_ns: u64,
     CallRow {
         id: CallId { tid: Tid(42), number },
         pid: Some(Pid(40)),
-        tid: Tid(42),
         cpu: known.then_some(Cpu(3)),
         start_ns: Ns(5_133_313_694_755_869 + number),
         latency_ns,
         error_ns: 7,
         off_cpu_ns: Some(off_cpu_ns),
-        status,
-        cut_by: (status == Status::Cut)
-            .then_some(Cut { cause: CutCause::Gap(GapCause::Overflow), cpu: Some(Cpu(3)) }),
-        caller: from,
-        site: if known { place(0x10) } else { None },
+        end: CallEnd {
+            cut_by: (status == Status::Cut)
+                .then_some(Cut { cause: CutCause::Gap(GapCause::Overflow), cpu: Some(Cpu(3)) }),
+            undecided: status == Status::Cut,
+            ..CallEnd::of(status)
+        },
+        from: CalledFrom { caller: from, site: if known { place(0x10) } else { None } },
         function: FunctionId(1),
         depth: 0,
-        ended_by_jump: false,
-        hidden: false,
-        undecided: status == Status::Cut,
-        aux_buffer: known.then_some(2),
-        aux_offset: Some(AuxOffset(0x1234)),
-        probed: None,
-        counted: None,
+        evidence: Evidence::Traced(TracedRow {
+            aux_buffer: known.then_some(2),
+            aux_offset: AuxOffset(0x1234),
+            ..TracedRow::default()
+        }),
     }
 }
 
@@ -211,8 +210,8 @@ pub(crate) fn open_calls(caller: Caller) -> OpenCalls {
             child(ChildKind::Own, 0, 0, 2, 10_000, 0),
         ],
         callers: vec![
-            OpenCaller { caller, site, observed: total(1, 9_000_000, Some(8_000_000)) },
-            OpenCaller { caller: Caller::Unknown, site: None, observed: total(1, 500_000, Some(0)) },
+            OpenCaller { from: CalledFrom { caller, site }, observed: total(1, 9_000_000, Some(8_000_000)) },
+            OpenCaller { from: CalledFrom::UNKNOWN, observed: total(1, 500_000, Some(0)) },
         ],
         overfull: None,
     }

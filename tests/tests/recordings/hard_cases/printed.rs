@@ -102,7 +102,8 @@ fn is_well_formed(line: &str) -> bool {
 fn ends(report: &FunctionReport) -> String {
     let mut rows: Vec<_> = report.rows.iter().collect();
     rows.sort_by_key(|row| row.id);
-    let end = |row: &&CallRow| if row.undecided { "?" } else { row.status.name().get(..1).unwrap_or("?") };
+    let end =
+        |row: &&CallRow| if row.end.undecided { "?" } else { row.end.status.name().get(..1).unwrap_or("?") };
     rows.iter().map(end).collect()
 }
 
@@ -123,7 +124,7 @@ fn counts(name: &str, report: &FunctionReport) -> BTreeSet<String> {
 fn callers(name: &str, opened: &Opened<'_>, report: &FunctionReport) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for caller in &report.callers {
-        let who = match caller.caller {
+        let who = match caller.from.caller {
             Caller::Function { function, tail } => {
                 opened.image.function_name(function) + if tail { " tail" } else { "" }
             }

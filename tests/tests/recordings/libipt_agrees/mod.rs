@@ -163,13 +163,15 @@ fn rows_are_the_same() {
         // By start in the report, which is an estimate.
         let in_order = |report: &analyzer::Report| {
             let mut rows = report.functions[0].rows.clone();
-            rows.sort_by_key(|r| (r.tid, r.id.number));
+            rows.sort_by_key(|r| (r.id.tid, r.id.number));
             rows
         };
         let (ours, theirs) = (in_order(&ours), in_order(&theirs));
         assert_eq!(ours.len(), theirs.len(), "{name}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
-            let same = |r: &analyzer::CallRow| (r.tid, r.status, r.caller, r.site, r.depth, r.off_cpu_ns);
+            let same = |r: &analyzer::CallRow| {
+                (r.id.tid, r.end.status, r.from.caller, r.from.site, r.depth, r.off_cpu_ns)
+            };
             assert_eq!(same(ours), same(theirs), "{name}");
             let apart = ours.latency_ns.abs_diff(theirs.latency_ns);
             assert!(apart <= ours.error_ns.saturating_add(theirs.error_ns), "{name}: {ours:?} {theirs:?}");

@@ -54,10 +54,10 @@ fn counted(fixture: &Fixture, what: &str) -> Vec<u64> {
 }
 
 fn by_thread(of: &FunctionReport, is_it: impl Fn(&CallRow) -> bool) -> Vec<u64> {
-    let mut tids: Vec<Tid> = of.rows.iter().map(|row| row.tid).collect();
+    let mut tids: Vec<Tid> = of.rows.iter().map(|row| row.id.tid).collect();
     tids.sort_unstable();
     tids.dedup();
-    let count = |tid: &Tid| of.rows.iter().filter(|row| row.tid == *tid && is_it(row)).count() as u64;
+    let count = |tid: &Tid| of.rows.iter().filter(|row| row.id.tid == *tid && is_it(row)).count() as u64;
     let mut counts: Vec<u64> = tids.iter().map(count).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     counts
@@ -81,7 +81,7 @@ fn between_two_usdt_probes() {
 
         let unfinished = counted(fixture, "unfinished");
         let queries = counted(fixture, "queries");
-        assert_eq!(by_thread(answer, |row| row.status == Status::Unwound), unfinished);
+        assert_eq!(by_thread(answer, |row| row.end.status == Status::Unwound), unfinished);
         assert_eq!(by_thread(answer, |_| true), queries);
         assert_eq!(answer.calls.complete + answer.calls.unwound, queries.iter().sum::<u64>());
         let steps: u64 = answer
@@ -94,9 +94,9 @@ fn between_two_usdt_probes() {
 
         // Each lies in its query; one that was left first ends with it.
         for (answer, query) in answer.rows.iter().zip(&query.rows) {
-            assert_eq!(answer.tid, query.tid);
+            assert_eq!(answer.id.tid, query.id.tid);
             assert!(query.start_ns <= answer.start_ns && end(answer) <= end(query), "{answer:?} {query:?}");
-            if answer.status == Status::Unwound {
+            if answer.end.status == Status::Unwound {
                 assert_eq!(end(answer), end(query), "{answer:?}");
             }
         }
@@ -104,9 +104,12 @@ fn between_two_usdt_probes() {
             // `parse` returns to the first probe, and `send_result` is entered soon after the second one.
             let starts: Vec<u64> = answer.rows.iter().map(|row| row.start_ns.0).collect();
             assert_eq!(starts, report.functions[1].rows.iter().map(end).collect::<Vec<_>>());
-            let complete = answer.rows.iter().filter(|row| row.status == Status::Complete);
+            let complete = answer.rows.iter().filter(|row| row.end.status == Status::Complete);
             for (answer, sent) in complete.zip(&report.functions[2].rows) {
-                assert!(answer.tid == sent.tid && end(answer) <= sent.start_ns.0, "{answer:?} {sent:?}");
+                assert!(
+                    answer.id.tid == sent.id.tid && end(answer) <= sent.start_ns.0,
+                    "{answer:?} {sent:?}"
+                );
             }
         }
         true
@@ -123,9 +126,9 @@ fn from_line_to_line() {
         let region = ("lines", &*line("LINE: start"), &*line("LINE: end"));
         let report = report(&open(&file, &[region]), &["between_lines*"]);
         let [function, lines] = &report.functions[..] else { panic!("{:?}", report.functions) };
-        assert_eq!(by_thread(lines, |row| row.status == Status::Complete), counted(fixture, "rounds"));
+        assert_eq!(by_thread(lines, |row| row.end.status == Status::Complete), counted(fixture, "rounds"));
         for (lines, function) in lines.rows.iter().zip(&function.rows) {
-            assert_eq!(lines.tid, function.tid);
+            assert_eq!(lines.id.tid, function.id.tid);
             assert!(function.start_ns <= lines.start_ns && end(lines) <= end(function), "{lines:?}");
         }
         true
@@ -144,11 +147,11 @@ fn from_a_probe_to_itself() {
         let round = &report.functions[0];
         let rounds = counted(fixture, "rounds");
         let complete: Vec<u64> = rounds.iter().map(|rounds| rounds - 1).collect();
-        assert_eq!(by_thread(round, |row| row.status == Status::Complete), complete);
-        assert_eq!(by_thread(round, |row| row.status == Status::Unwound), [1, 1]);
+        assert_eq!(by_thread(round, |row| row.end.status == Status::Complete), complete);
+        assert_eq!(by_thread(round, |row| row.end.status == Status::Unwound), [1, 1]);
         let mut rows: Vec<&CallRow> = round.rows.iter().collect();
         rows.sort_by_key(|row| row.id);
-        for (row, next) in rows.iter().zip(&rows[1..]).filter(|(row, next)| row.tid == next.tid) {
+        for (row, next) in rows.iter().zip(&rows[1..]).filter(|(row, next)| row.id.tid == next.id.tid) {
             assert_eq!(end(row), next.start_ns.0, "{row:?}");
         }
         true

@@ -66,12 +66,12 @@ impl EventSink for Returns<'_> {
 
 /// A row without what says of which function it is, or which of its calls.
 fn of_any(row: &CallRow) -> CallRow {
-    CallRow { id: analyzer::CallId { tid: row.tid, number: 0 }, function: FunctionId::UNKNOWN, ..*row }
+    CallRow { id: analyzer::CallId { tid: row.id.tid, number: 0 }, function: FunctionId::UNKNOWN, ..*row }
 }
 
 /// Calls whose entry was seen.
 fn rows(of: &FunctionReport) -> Vec<CallRow> {
-    of.rows.iter().filter(|row| row.status != Status::OpenStart).map(of_any).collect()
+    of.rows.iter().filter(|row| row.end.status != Status::OpenStart).map(of_any).collect()
 }
 
 /// What calls did in their own code, of each function and region.

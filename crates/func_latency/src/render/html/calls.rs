@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use analyzer::{CallRow, FunctionReport, RowChild, SliceKind, Status};
+use analyzer::{CallRow, CalledFrom, FunctionReport, RowChild, SliceKind, Status};
 use serde::Serialize;
 
 use super::columns::{ByteColumns, zigzag};
-use crate::inside::{CallerKey, TypicalCalls};
+use crate::inside::TypicalCalls;
 use crate::render::names::{callee_name, caller_name, slice_name};
 use crate::render::{Names, View};
 
@@ -99,8 +99,8 @@ pub(super) fn pack(
     with_children: &WithChildren,
 ) -> io::Result<(Function, String)> {
     let rows = &function.rows;
-    let threads = NumberTable::of(rows.iter().map(|row| row.tid));
-    let callers = NumberTable::of(rows.iter().map(|row| (row.caller, row.site)));
+    let threads = NumberTable::of(rows.iter().map(|row| row.id.tid));
+    let callers = NumberTable::of(rows.iter().map(|row| row.from));
     let causes = NumberTable::of(std::iter::once("").chain(rows.iter().map(cause)));
     let begin = view.report.trace.window.0;
 
@@ -111,11 +111,11 @@ pub(super) fn pack(
     columns.put(rows.iter().map(|row| row.latency_ns))?;
     columns.put(rows.iter().map(|row| row.error_ns))?;
     columns.put_known(rows.iter().map(|row| row.off_cpu_ns))?;
-    columns.put(rows.iter().map(|row| threads.number(&row.tid)))?;
+    columns.put(rows.iter().map(|row| threads.number(&row.id.tid)))?;
     columns.put(id_steps(rows))?;
     columns.put(rows.iter().map(|row| row.cpu.map_or(0, |cpu| u64::from(cpu.0) + 1)))?;
     columns.put(rows.iter().map(flags))?;
-    columns.put(rows.iter().map(|row| callers.number(&(row.caller, row.site))))?;
+    columns.put(rows.iter().map(|row| callers.number(&row.from)))?;
     columns.put(rows.iter().map(|row| causes.number(&cause(row))))?;
     put_children(&mut columns, function, with_children)?;
 
@@ -140,14 +140,14 @@ pub(super) fn pack(
 }
 
 fn cause(row: &CallRow) -> &'static str {
-    row.cut_by.map_or("", |cut| cut.cause.name())
+    row.end.cut_by.map_or("", |cut| cut.cause.name())
 }
 
 /// How far each call's number is from the one after the thread's last: 0 nearly always.
 fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
     let mut next: BTreeMap<_, u64> = BTreeMap::new();
     rows.iter().map(move |row| {
-        let next = next.entry(row.tid).or_default();
+        let next = next.entry(row.id.tid).or_default();
         let step = row.id.number.wrapping_sub(*next) as i64;
         *next = row.id.number.wrapping_add(1);
         zigzag(step)
@@ -156,8 +156,11 @@ fn id_steps(rows: &[CallRow]) -> impl Iterator<Item = u64> {
 
 /// Its status (three bits), what is uncertain about its end (two bits), and where it began (two bits).
 fn flags(row: &CallRow) -> u64 {
-    let began = row.probed.map_or(0, |probed| slice_number(probed.began));
-    status_number(row.status) | u64::from(row.undecided) << 3 | u64::from(row.ended_by_jump) << 4 | began << 5
+    let began = row.probed().map_or(0, |probed| slice_number(probed.began));
+    status_number(row.end.status)
+        | u64::from(row.end.undecided) << 3
+        | u64::from(row.end.by_jump) << 4
+        | began << 5
 }
 
 /// 0: it was traced.
@@ -209,7 +212,7 @@ impl WithChildren {
         let typical: BTreeSet<usize> = typical.values().copied().collect();
         let is_in = |(number, row): (usize, &CallRow)| {
             is_sampled(number as u64, one_in as u64)
-                || !row.status.counted()
+                || !row.end.status.counted()
                 || row.latency_ns > slow_ns
                 || typical.contains(&number)
         };
@@ -245,10 +248,10 @@ fn put_children(
 }
 
 impl Caller {
-    fn of(names: &dyn Names, key: CallerKey, typical: &TypicalCalls) -> Self {
-        let (caller, site) = key;
+    fn of(names: &dyn Names, from: CalledFrom, typical: &TypicalCalls) -> Self {
+        let CalledFrom { caller, site } = from;
         Self {
-            typical: typical.get(&key).copied(),
+            typical: typical.get(&from).copied(),
             name: caller_name(names, caller),
             tail: matches!(caller, analyzer::Caller::Function { tail: true, .. }),
             site: site.map(|site| names.site(site)),

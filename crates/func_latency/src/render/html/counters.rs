@@ -64,7 +64,7 @@ fn put_calls(
     counters: &Counters,
     asked: CountersAsked,
 ) -> io::Result<()> {
-    let all = || rows.iter().map(|row| row.counted.as_ref().filter(|counted| counted.is_known()));
+    let all = || rows.iter().map(|row| row.counted().filter(|counted| counted.is_known()));
     columns.put(all().map(|of| of.map_or(0, |of| of.executed.instructions.saturating_add(1))))?;
     let mut put = |value: fn(&Counted) -> u64| columns.put(all().flatten().map(value));
     put(|of| of.executed.conditional_branches)?;

@@ -82,7 +82,7 @@ fn put_reasons(columns: &mut ByteColumns, reasons: &RowReasons, rows: usize) -> 
 }
 
 fn thread_names(function: &FunctionReport, inside: Option<&Inside>) -> Vec<String> {
-    let tids: BTreeSet<Tid> = function.rows.iter().map(|row| row.tid).collect();
+    let tids: BTreeSet<Tid> = function.rows.iter().map(|row| row.id.tid).collect();
     let name = |tid: &Tid| inside.and_then(|inside| inside.thread_names.get(tid));
     tids.iter().map(|tid| name(tid).map(|name| printable(name)).unwrap_or_default()).collect()
 }

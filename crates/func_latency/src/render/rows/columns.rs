@@ -153,7 +153,7 @@ pub(super) struct CallOfRow<'a> {
 impl CallOfRow<'_> {
     /// A figure that probes have measured; `None`: the call was traced.
     fn probed(&self, figure: fn(&ProbedRow) -> u64) -> Option<u64> {
-        self.call.probed.as_ref().map(figure)
+        self.call.probed().map(figure)
     }
 }
 
@@ -162,26 +162,26 @@ use Kind::{Flag, Id, Int, Long, Text};
 /// What a call is.
 static CALL: [Column<CallTable>; 23] = [
     column("id", Id, |_, row| row.call.id.into()),
-    column("tid", Int, |_, row| row.call.tid.0.into()),
+    column("tid", Int, |_, row| row.call.id.tid.0.into()),
     column("cpu", Int, |_, row| row.call.cpu.map(|cpu| cpu.0).into()),
     column("start_ns", Long, |_, row| row.call.start_ns.0.into()),
     column("latency_ns", Long, |_, row| row.call.latency_ns.into()),
     column("error_ns", Long, |_, row| row.call.error_ns.into()),
     column("off_cpu_ns", Long, |_, row| row.call.off_cpu_ns.into()),
-    column("status", Text, |texts, row| texts.word(row.call.status.name()).into()),
-    column("caller", Text, |texts, row| texts.caller(row.call.caller).into()),
-    column("site", Text, |texts, row| texts.site(row.call.site).into()),
+    column("status", Text, |texts, row| texts.word(row.call.end.status.name()).into()),
+    column("caller", Text, |texts, row| texts.caller(row.call.from.caller).into()),
+    column("site", Text, |texts, row| texts.site(row.call.from.site).into()),
     column("function", Text, |_, row| row.function.name.into()),
-    column("aux_buffer", Int, |_, row| row.call.aux_buffer.into()),
+    column("aux_buffer", Int, |_, row| row.call.traced().and_then(|traced| traced.aux_buffer).into()),
     // Null: probes have timed it, and there is no trace.
-    column("aux_offset", Id, |_, row| row.call.aux_offset.into()),
-    column("cut_by", Text, |texts, row| row.call.cut_by.map(|cut| texts.word(cut.cause.name())).into()),
+    column("aux_offset", Id, |_, row| row.call.aux_offset().into()),
+    column("cut_by", Text, |texts, row| row.call.end.cut_by.map(|cut| texts.word(cut.cause.name())).into()),
     // Its end is a guess.
-    column("undecided", Flag, |_, row| row.call.undecided.into()),
+    column("undecided", Flag, |_, row| row.call.end.undecided.into()),
     // It left the IP filter by a jump: how long it went on is not known.
-    column("ended_by_jump", Flag, |_, row| row.call.ended_by_jump.into()),
+    column("ended_by_jump", Flag, |_, row| row.call.end.by_jump.into()),
     column("pid", Int, |_, row| row.call.pid.map(|pid| pid.0).into()),
-    column("thread", Text, |texts, row| texts.thread(row.call.tid).into()),
+    column("thread", Text, |texts, row| texts.thread(row.call.id.tid).into()),
     column("waited_for", Text, |texts, row| row.waited_for.and_then(|reason| texts.reason(reason)).into()),
     // What probes measured, with what they added themselves.
     column("measured_ns", Long, |_, row| row.probed(|probed| probed.measured_ns).into()),
@@ -189,9 +189,11 @@ static CALL: [Column<CallTable>; 23] = [
         row.probed(|probed| probed.measured_off_cpu_ns).filter(|_| row.call.off_cpu_ns.is_some()).into()
     }),
     // In which kind of slice a probed call began.
-    column("began", Text, |texts, row| row.call.probed.map(|probed| texts.word(probed.began.name())).into()),
+    column("began", Text, |texts, row| {
+        row.call.probed().map(|probed| texts.word(probed.began.name())).into()
+    }),
     // Null: it was not seen to end.
-    column("end_ns", Long, |_, row| row.call.status.counted().then(|| row.call.end_ns()).into()),
+    column("end_ns", Long, |_, row| row.call.end.status.counted().then(|| row.call.end_ns()).into()),
 ];
 
 /// What a call executed.

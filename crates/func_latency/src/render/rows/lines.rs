@@ -238,7 +238,7 @@ impl<'n> RowsWriter<'n> {
     fn add(&mut self, function: usize, call: &CallRow, waited_for: Option<&Reason>) -> io::Result<()> {
         self.line.clear();
         self.maker.write(&mut self.line, self.target.form, call, waited_for)?;
-        let Tid(tid) = call.tid;
+        let Tid(tid) = call.id.tid;
         let thread = (i64::from(tid) - i64::from(i32::MIN)) as u64; // in the order of numbers with a sign
         let place = thread << 32 | u64::from(call.depth);
         self.lines.push([function as u64, call.start_ns.0, place, call.id.number], &self.line)

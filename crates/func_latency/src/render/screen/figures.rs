@@ -106,7 +106,8 @@ impl FunctionFigures {
         let children =
             children.map(|child| (child_name(names, child), child.total.sum_ns, child.total.count));
         let callers = report.callers.iter();
-        let callers = callers.map(|of| (caller_name(names, of.caller), of.latency.sum_ns, of.latency.count));
+        let callers =
+            callers.map(|of| (caller_name(names, of.from.caller), of.latency.sum_ns, of.latency.count));
         let waits = report.off_cpu_causes.iter().flat_map(|causes| &causes.reasons);
         let waits = waits.map(|row| (reason_name(&row.reason), row.split.total_ns(), row.count));
         let wakers = report.off_cpu_causes.iter().flat_map(|causes| &causes.wakers);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{Caller, CallerReport, ChildRow, Counted, FunctionReport};
+use analyzer::{CalledFrom, Caller, CallerReport, ChildRow, Counted, FunctionReport};
 
 use super::figures::{Figures, OffCpuFigures};
 use super::{children, counters, rule, uncertain};
@@ -82,7 +82,7 @@ impl CallerGroup<'_> {
         let jumped =
             if matches!(self.caller, Caller::Function { tail: true, .. }) { " (tail call)" } else { "" };
         match self.sites.as_slice() {
-            [CallerReport { site: Some(site), .. }] if view.unfold => {
+            [CallerReport { from: CalledFrom { site: Some(site), .. }, .. }] if view.unfold => {
                 format!("{name}{jumped} at {}", view.names.site(*site))
             }
             [_] => format!("{name}{jumped}"),
@@ -93,7 +93,7 @@ impl CallerGroup<'_> {
     /// The source line of its site, if there is one site; stands below its row.
     pub(super) fn notes(&self, view: &View<'_>) -> Vec<String> {
         let site = match self.sites.as_slice() {
-            [CallerReport { site, .. }] if view.srcline => *site,
+            [caller] if view.srcline => caller.from.site,
             _ => None,
         };
         site.and_then(|site| children::line(view, site, 0)).into_iter().collect()
@@ -131,11 +131,11 @@ pub(super) fn write(
 /// By function, or each site for itself; longest first.
 pub(super) fn groups(callers: &[CallerReport], unfold: bool) -> Vec<CallerGroup<'_>> {
     let mut groups: Vec<CallerGroup<'_>> = if unfold {
-        callers.iter().map(|c| CallerGroup { caller: c.caller, sites: vec![c] }).collect()
+        callers.iter().map(|c| CallerGroup { caller: c.from.caller, sites: vec![c] }).collect()
     } else {
         let mut by_caller: BTreeMap<Caller, Vec<&CallerReport>> = BTreeMap::new();
         for caller in callers {
-            by_caller.entry(caller.caller).or_default().push(caller);
+            by_caller.entry(caller.from.caller).or_default().push(caller);
         }
         by_caller.into_iter().map(|(caller, sites)| CallerGroup { caller, sites }).collect()
     };

@@ -255,15 +255,18 @@ fn longest_open(
 }
 
 fn open_row(view: &View<'_>, call: &CallRow) -> Vec<String> {
-    let mut cells =
-        vec![caller_name(view.names, call.caller), duration(call.at_least_ns()), grouped(call.at_least_ns())];
+    let mut cells = vec![
+        caller_name(view.names, call.from.caller),
+        duration(call.at_least_ns()),
+        grouped(call.at_least_ns()),
+    ];
     cells.extend(call.off_cpu_ns.map(duration));
-    cells.extend([status(call), call.tid.0.to_string(), call.start_ns.0.to_string()]);
+    cells.extend([status(call), call.id.tid.0.to_string(), call.start_ns.0.to_string()]);
     cells
 }
 
 /// A cut call's says what cut it.
 fn status(call: &CallRow) -> String {
-    let name = call.status.name();
-    call.cut_by.map_or_else(|| name.to_owned(), |cut| format!("{name} ({})", cut.cause.name()))
+    let name = call.end.status.name();
+    call.end.cut_by.map_or_else(|| name.to_owned(), |cut| format!("{name} ({})", cut.cause.name()))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analyzer::{Caller, OpenCalls, Place, Total};
+use analyzer::{CalledFrom, Caller, OpenCalls, Total};
 
 use super::{children, rule};
 use crate::render::View;
@@ -49,12 +49,12 @@ fn callers(
     name: &str,
     width: usize,
 ) -> io::Result<()> {
-    let mut by_caller: BTreeMap<(Caller, Option<Place>), Total> = BTreeMap::new();
+    let mut by_caller: BTreeMap<CalledFrom, Total> = BTreeMap::new();
     for caller in &open.callers {
-        let site = caller.site.filter(|_| view.unfold);
-        by_caller.entry((caller.caller, site)).or_default().add(caller.observed);
+        let from = CalledFrom { site: caller.from.site.filter(|_| view.unfold), ..caller.from };
+        by_caller.entry(from).or_default().add(caller.observed);
     }
-    if by_caller.keys().all(|(caller, _)| *caller == Caller::Unknown) {
+    if by_caller.keys().all(|from| from.caller == Caller::Unknown) {
         return Ok(());
     }
     writeln!(out, "\nCallers of [{name}] where it was open")?;
@@ -74,10 +74,10 @@ fn callers(
     let mut table = Table::new(&titles);
     let (rows, left_out) =
         view.table_rows.split(&rows, |(_, observed)| observed.sum_ns, open.observed.sum_ns);
-    for &((caller, site), observed) in rows {
-        let mut cells = vec![caller_name(view.names, caller)];
+    for &(from, observed) in rows {
+        let mut cells = vec![caller_name(view.names, from.caller)];
         if view.unfold {
-            cells.push(site.map(|site| view.names.site(site)).unwrap_or_default());
+            cells.push(from.site.map(|site| view.names.site(site)).unwrap_or_default());
         }
         cells.extend([
             grouped(observed.count),

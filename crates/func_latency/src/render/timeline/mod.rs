@@ -96,7 +96,7 @@ fn legend(
     } else {
         writeln!(out, "  a dot is a call (or several) at the time when it began, by its latency")?;
     }
-    if function.rows.iter().any(|row| !row.status.counted()) {
+    if function.rows.iter().any(|row| !row.end.status.counted()) {
         writeln!(out, "  an arrow is a call that was not seen from entry to end: it took longer")?;
     }
     if let Some(sliced) = function.sliced {
@@ -120,7 +120,7 @@ struct Plot<'a> {
 fn plots(rows: &[CallRow]) -> Vec<Plot<'_>> {
     let mut by_thread: BTreeMap<Tid, Vec<&CallRow>> = BTreeMap::new();
     for row in rows {
-        by_thread.entry(row.tid).or_default().push(row);
+        by_thread.entry(row.id.tid).or_default().push(row);
     }
     let mut threads: Vec<(Tid, Vec<&CallRow>)> = by_thread.into_iter().collect();
     threads.sort_by_key(|(_, rows)| std::cmp::Reverse(longest_ns(rows))); // stable: then by thread
@@ -146,7 +146,7 @@ fn longest_ns(rows: &[&CallRow]) -> u64 {
 
 /// `6,711 calls, the longest 2.00 ms; 2 not seen from entry to end, the longest at least 9.00 ms`.
 fn summary(rows: &[&CallRow]) -> String {
-    let (whole, open): (Vec<&CallRow>, Vec<&CallRow>) = rows.iter().partition(|row| row.status.counted());
+    let (whole, open): (Vec<&CallRow>, Vec<&CallRow>) = rows.iter().partition(|row| row.end.status.counted());
     let mut text = counted(whole.len() as u64, "call");
     if !whole.is_empty() {
         text = format!("{text}, the longest {}", duration(longest_ns(&whole)));

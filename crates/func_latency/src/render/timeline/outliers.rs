@@ -41,14 +41,14 @@ pub(super) fn write(
     let mut table = Table::new(&titles);
     for row in slow.into_iter().take(SHOWN) {
         let mut cells = vec![
-            caller_name(view.names, row.caller),
+            caller_name(view.names, row.from.caller),
             row.id.to_string(),
             format!("{} ns", grouped(row.start_ns.0.saturating_sub(begin_ns))),
-            row.tid.0.to_string(),
+            row.id.tid.0.to_string(),
             duration_within(row.latency_ns, row.error_ns),
         ];
         cells.extend(row.off_cpu_ns.map(duration));
-        let began = row.probed.map(|probed| slice_name(probed.began).to_owned());
+        let began = row.probed().map(|probed| slice_name(probed.began).to_owned());
         cells.extend(began.filter(|_| function.sliced.is_some()));
         table.row(cells);
     }
@@ -65,5 +65,5 @@ pub(super) fn write(
 
 /// A call that entered the figures and is among the slowest.
 pub(super) fn is_outlier(row: &CallRow, from_ns: u64) -> bool {
-    row.status.counted() && row.latency_ns >= from_ns
+    row.end.status.counted() && row.latency_ns >= from_ns
 }

@@ -47,9 +47,9 @@ impl Frame {
     /// Draws calls: those of a thread together, in the order of their start.
     pub(super) fn write(&self, out: &mut dyn Write, rows: &[&CallRow], colour: bool) -> io::Result<()> {
         let mut canvas = Canvas::new(self.columns, LINES);
-        let counted: Vec<&CallRow> = rows.iter().copied().filter(|row| row.status.counted()).collect();
+        let counted: Vec<&CallRow> = rows.iter().copied().filter(|row| row.end.status.counted()).collect();
         if self.bin_calls > 1 {
-            let by_thread = counted.chunk_by(|a, b| a.tid == b.tid);
+            let by_thread = counted.chunk_by(|a, b| a.id.tid == b.id.tid);
             by_thread
                 .flat_map(|calls| calls.chunks(self.bin_calls))
                 .for_each(|bin| self.draw_bin(&mut canvas, bin));
@@ -57,7 +57,7 @@ impl Frame {
             let ink = |row| if is_outlier(row, self.outlier_ns) { Ink::Outlier } else { Ink::Call };
             counted.iter().for_each(|row| self.draw(&mut canvas, row, row.latency_ns, ink(row)));
         }
-        for row in rows.iter().filter(|row| !row.status.counted()) {
+        for row in rows.iter().filter(|row| !row.end.status.counted()) {
             self.draw(&mut canvas, row, row.latency_ns, Ink::Open);
         }
         let mut labels = vec![String::new(); LINES];
