@@ -46,7 +46,7 @@ pub fn child_differences(
     compare: Compare,
 ) -> String {
     let table = Table { opened, report, calls };
-    let mut text = table.differences("children", &report.children, &calls.children, 0);
+    let mut text = table.differences("children", &report.figures.children, &calls.children, 0);
     if compare == Compare::All {
         let (ours, truth) = (&report.open.children, &calls.open_children);
         let CallCounts { open_start, open_end, cut, .. } = report.calls;

@@ -21,7 +21,7 @@ pub fn counter_differences(opened: &Opened<'_>, report: &FunctionReport, calls: 
     let at = calls.rows.first().map_or(Ns(0), |row| row.start);
     let place = |ip: Avma| site(opened, ip, at);
     let mut children = ByPlace::new();
-    for child in &report.children {
+    for child in &report.figures.children {
         add_counted(&mut children, (child.kind.name(), child.site), child.counted);
     }
     for child in calls.children.iter().filter(|child| child.sum.count > 0) {
@@ -32,7 +32,7 @@ pub fn counter_differences(opened: &Opened<'_>, report: &FunctionReport, calls: 
         add_counted(
             &mut callers,
             ("", caller.from.site),
-            caller.counters.as_ref().map(|counters| counters.sum),
+            caller.figures.counters.as_ref().map(|counters| counters.sum),
         );
     }
     for caller in &calls.callers {

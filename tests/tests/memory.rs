@@ -46,5 +46,5 @@ fn sixteen_workers_and_a_hundred_thousand_functions_take_less_than_600_mb() {
     println!("{} MB beside {} MB", taken >> 10, before >> 10);
     assert!(taken < MAX_KILOBYTES, "{taken} kB");
     assert!(sixteen == one, "another report for another number of workers");
-    assert!(one.functions.iter().filter(|function| function.latency.count > 0).count() > 500);
+    assert!(one.functions.iter().filter(|function| function.figures.latency.count > 0).count() > 500);
 }

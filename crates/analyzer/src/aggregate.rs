@@ -11,10 +11,12 @@ use crate::children::ChildKey;
 use crate::counted::Counted;
 use crate::counted_sums::CountedSums;
 use crate::durations::COUNT_MAX;
-use crate::figures::{CallerSums, FigureSums, Figures, SliceSpans};
-use crate::open_calls::OpenSums;
+use crate::figures::{CallerSums, FigureSums, SliceSpans};
+use crate::open_calls::{OpenCalls, OpenSums};
 use crate::place::CalledFrom;
-use crate::report::{CallCounts, CallerReport, FunctionReport, Sliced, Tails};
+use crate::report::{
+    CallCounts, CallFigures, CallerReport, FunctionReport, OutermostCalls, RowDetails, Sliced, Tails,
+};
 use crate::request::{CountersAsked, LatencyRange, Request};
 use crate::row_children::{CountedByKey, Gathered, RowChildren};
 use crate::row_reasons::RowReasons;
@@ -39,15 +41,11 @@ pub(crate) struct Aggregate<C> {
 ))]
 pub(crate) struct FunctionSums<C> {
     calls: CallCounts,
-    ended_by_jump: u64,
-    hidden: u64,
-    undecided: u64,
     /// Of calls that began where only wanted functions were probed, and of all that were traced.
     pub(crate) alone: FigureSums<C>,
     /// Of calls that began where their children were probed.
     pub(crate) with_children: FigureSums<C>,
     pub(crate) overfull: Option<CallRow>,
-    pub(crate) longest_open: Vec<CallRow>,
     pub(crate) open: OpenSums<C>,
     #[serde(skip)]
     rows: Vec<CallRow>,
@@ -78,14 +76,13 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
             return false;
         }
         let Some(sums) = self.functions.meet(wanted) else { return false };
-        sums.calls.add(row.end.status);
+        sums.calls.add(row);
         if row.end.status.counted() {
             sums.count(row, children);
         } else {
             // One that is too short to be asked for has no part in the figures.
             let at_least_ns = row.at_least_ns().max(self.request.latency.min_ns);
             sums.figures(row).into_iter().for_each(|figures| figures.open_ns.add(at_least_ns));
-            sums.list_open(row);
             sums.open.add(row, children);
         }
         if self.request.rows {
@@ -165,7 +162,7 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
     ) {
         for (wanted, other) in others.iter() {
             let Some(sums) = self.functions.meet(wanted) else { continue };
-            sums.merge_counts(other);
+            sums.calls.merge(other.calls);
             sums.alone.merge_callers(&other.alone);
             if !is_open(wanted) {
                 sums.alone.outermost.add(other.alone.outermost);
@@ -218,19 +215,27 @@ impl CallCounts {
             (&mut self.open_start, other.open_start),
             (&mut self.open_end, other.open_end),
             (&mut self.cut, other.cut),
+            (&mut self.ended_by_jump, other.ended_by_jump),
+            (&mut self.hidden, other.hidden),
+            (&mut self.undecided, other.undecided),
         ] {
             *sum = sum.saturating_add(more);
         }
     }
 
-    pub(crate) fn add(&mut self, status: Status) {
-        *match status {
+    pub(crate) fn add(&mut self, row: &CallRow) {
+        *match row.end.status {
             Status::OpenStart => &mut self.open_start,
             Status::Cut => &mut self.cut,
             Status::OpenEnd => &mut self.open_end,
             Status::Unwound => &mut self.unwound,
             Status::Complete => &mut self.complete,
         } += 1;
+        if row.end.status.counted() {
+            self.ended_by_jump += u64::from(row.end.by_jump);
+            self.hidden += u64::from(row.is_hidden());
+            self.undecided += u64::from(row.end.undecided);
+        }
     }
 }
 
@@ -238,13 +243,9 @@ impl<C> Default for FunctionSums<C> {
     fn default() -> Self {
         Self {
             calls: CallCounts::default(),
-            ended_by_jump: 0,
-            hidden: 0,
-            undecided: 0,
             alone: FigureSums::default(),
             with_children: FigureSums::default(),
             overfull: None,
-            longest_open: Vec::new(),
             open: OpenSums::default(),
             rows: Vec::new(),
             row_children: Gathered::default(),
@@ -255,9 +256,6 @@ impl<C> Default for FunctionSums<C> {
 
 impl<C: Copy + Eq + Hash> FunctionSums<C> {
     fn count(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
-        self.ended_by_jump += u64::from(row.end.by_jump);
-        self.hidden += u64::from(row.is_hidden());
-        self.undecided += u64::from(row.end.undecided);
         let Some(figures) = self.figures(row) else { return };
         if row.depth == 0 {
             let off_cpu_ns = row.off_cpu_ns.unwrap_or_default();
@@ -280,33 +278,12 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         }
     }
 
-    /// Keeps the longest few of the calls that had not ended.
-    fn list_open(&mut self, row: &CallRow) {
-        let at = self.longest_open.partition_point(|r| r.open_order() < row.open_order());
-        if at < FunctionReport::LONGEST_OPEN {
-            self.longest_open.insert(at, *row);
-            self.longest_open.truncate(FunctionReport::LONGEST_OPEN);
-        }
-    }
-
-    fn merge_counts(&mut self, other: &Self) {
-        self.calls.merge(other.calls);
-        for (sum, more) in [
-            (&mut self.ended_by_jump, other.ended_by_jump),
-            (&mut self.hidden, other.hidden),
-            (&mut self.undecided, other.undecided),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-    }
-
     /// Adds the calls of another recording; rows and counters are not kept.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.merge_counts(other);
+        self.calls.merge(other.calls);
         self.alone.merge(&other.alone);
         self.with_children.merge(&other.with_children);
         self.overfull = CallRow::first_of(self.overfull, other.overfull);
-        other.longest_open.iter().for_each(|row| self.list_open(row));
         self.open.merge(&other.open);
     }
 
@@ -318,11 +295,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
             open: self.open.named(name),
             counted: self.counted.into_iter().map(|(caller, sums)| (caller, sums.named(name))).collect(),
             calls: self.calls,
-            ended_by_jump: self.ended_by_jump,
-            hidden: self.hidden,
-            undecided: self.undecided,
             overfull: self.overfull,
-            longest_open: self.longest_open,
             rows: self.rows,
             row_children: self.row_children,
         }
@@ -330,8 +303,9 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
 
     /// They can be of whole calls, and no more than so many.
     pub(crate) fn is_of_at_most(&self, most: u64) -> bool {
-        let CallCounts { complete, unwound, open_start, open_end, cut } = self.calls;
-        let counts = [complete, unwound, self.ended_by_jump, self.hidden, self.undecided];
+        let CallCounts { complete, unwound, open_start, open_end, cut, ended_by_jump, hidden, undecided } =
+            self.calls;
+        let counts = [complete, unwound, ended_by_jump, hidden, undecided];
         open_start == 0
             && open_end == 0
             && cut == 0
@@ -341,10 +315,10 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
 
     /// No sum of counts overflows.
     pub(crate) fn is_plausible(&self) -> bool {
-        let CallCounts { complete, unwound, open_start, open_end, cut } = self.calls;
+        let CallCounts { complete, unwound, open_start, open_end, cut, .. } = self.calls;
         let counts = [complete, unwound, open_start, open_end, cut];
         counts.into_iter().all(|count| count < COUNT_MAX)
-            && self.longest_open.len() <= FunctionReport::LONGEST_OPEN
+            && self.open.longest.len() <= OpenCalls::LONGEST
             && self.alone.is_plausible()
             && self.with_children.is_plausible()
     }
@@ -379,7 +353,7 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         let stretch = spans.map_or(1.0, |spans| spans.stretch(is_alone));
         let percent_of_slices = |on_cpu_ns| percent(on_cpu_ns) * stretch;
         // Calls that began where no child was probed say nothing of children, if others do.
-        let mut children = |own: &CallerSums<C>, others: Option<&CallerSums<C>>, figures: &Figures| {
+        let mut children = |own: &CallerSums<C>, others: Option<&CallerSums<C>>, figures: &CallFigures| {
             let total = figures.total();
             let sums = match sliced {
                 Some(Sliced { figures_of: SliceKind::Alone, .. }) => others?.scaled_children(name, total),
@@ -389,42 +363,34 @@ impl<C: Copy + Eq + Hash> FunctionSums<C> {
         };
         let mut callers = Vec::with_capacity(main.callers.len());
         for (from, sums) in &main.callers {
-            let figures = Figures::of(sums, off_cpu);
-            let children = children(sums, others.callers.get(from), &figures);
-            callers.push(figures.of_caller(*from, children.unwrap_or_default()));
+            let mut figures = CallFigures::of(sums, off_cpu);
+            figures.children = children(sums, others.callers.get(from), &figures).unwrap_or_default();
+            callers.push(CallerReport { from: *from, figures });
         }
-        let order = |c: &CallerReport| (std::cmp::Reverse(c.latency.sum_ns), c.from);
+        let order = |c: &CallerReport| (std::cmp::Reverse(c.figures.latency.sum_ns), c.from);
         callers.sort_by_key(order);
-        let figures = Figures::of(&all, off_cpu);
+        let mut figures = CallFigures::of(&all, off_cpu);
         let others_all = Some(&others_all).filter(|others| others.with_children.count > 0);
-        let children = children(&all, others_all, &figures).unwrap_or_default();
-        let (rows, row_children) = in_order(self.rows, self.row_children);
-        let outermost = main.outermost.known(off_cpu);
+        figures.children = children(&all, others_all, &figures).unwrap_or_default();
+        let (rows, children) = in_order(self.rows, self.row_children);
+        let total = main.outermost.known(off_cpu);
         FunctionReport {
             id,
             calls: self.calls,
-            ended_by_jump: self.ended_by_jump,
-            hidden: self.hidden,
-            undecided: self.undecided,
-            latency: figures.latency,
-            off_cpu: figures.off_cpu,
-            error: figures.error,
+            figures,
             tails: Tails::of(&all, &main.open_ns),
-            outermost,
-            outermost_error_ns: main.outermost.error_ns,
-            cpu_percent: outermost.on_cpu_ns().map(percent_of_slices),
-            children,
-            histogram: figures.histogram,
+            outermost: OutermostCalls {
+                total,
+                error_ns: main.outermost.error_ns,
+                cpu_percent: total.on_cpu_ns().map(percent_of_slices),
+            },
             callers,
             off_cpu_causes: None,
-            longest_open: self.longest_open,
             open: self.open.finish(off_cpu, name, percent),
             rows,
-            row_children,
-            row_reasons: RowReasons::default(),
+            row_details: RowDetails { children, reasons: RowReasons::default() },
             overfull: self.overfull,
             sliced,
-            counters: None,
         }
     }
 }
@@ -439,12 +405,12 @@ pub(crate) fn count<C: Copy + Eq + Hash>(
     let mut all = CountedSums::default();
     for caller in &mut report.callers {
         let Some(sums) = counted.get(&caller.from) else { continue };
-        sums.add_to(&mut caller.children, name);
-        caller.counters = Some(sums.report(asked));
+        sums.add_to(&mut caller.figures.children, name);
+        caller.figures.counters = Some(sums.report(asked));
         all.merge(sums);
     }
-    all.add_to(&mut report.children, name);
-    report.counters = Some(all.report(asked));
+    all.add_to(&mut report.figures.children, name);
+    report.figures.counters = Some(all.report(asked));
 }
 
 /// Rows by start, and their children.

@@ -23,9 +23,9 @@ use crate::children::ChildRow;
 use crate::counted::Counted;
 use crate::histogram::Bucket;
 use crate::place::ChildKind;
-use crate::report::{CallerReport, CauseLoss, ErrorBound, FunctionReport, Loss, Report, ThreadLoss};
-use crate::row_children::RowChildren;
-use crate::row_reasons::RowReasons;
+use crate::report::{
+    CallerReport, CauseLoss, ErrorBound, FunctionReport, Loss, Report, RowDetails, ThreadLoss,
+};
 use crate::stats::{Quantiles, Stats};
 use crate::status::{CutCause, Status};
 use crate::total::Total;
@@ -148,12 +148,8 @@ impl Found {
     pub(crate) fn differences(&mut self, unchecked: &Report, report: &Report) {
         self.same_text(None, None, (&unchecked.trace, &unchecked.loss), (&report.trace, &report.loss));
         for (is, function) in unchecked.functions.iter().zip(&report.functions) {
-            let must = FunctionReport {
-                rows: vec![],
-                row_children: RowChildren::default(),
-                row_reasons: RowReasons::default(),
-                ..function.clone()
-            };
+            let must =
+                FunctionReport { rows: vec![], row_details: RowDetails::default(), ..function.clone() };
             self.same_text(Some(function.id), function.rows.first().map(ViolationPlace::of), is, &must);
         }
     }
@@ -217,7 +213,7 @@ impl Found {
         let calls = &f.calls;
         let counted = (calls.complete + calls.unwound).saturating_sub(left_out(true));
         let open = (calls.open_start + calls.open_end + calls.cut).saturating_sub(left_out(false));
-        self.same(all, "counted calls", f.latency.count, counted);
+        self.same(all, "counted calls", f.figures.latency.count, counted);
         self.same(
             CheckedSum::of(f, |row| !row.end.status.counted()),
             "calls not seen to end",
@@ -226,10 +222,10 @@ impl Found {
         );
         self.whole(
             all,
-            &f.children,
-            &f.histogram,
-            (&f.latency, f.off_cpu.as_ref()),
-            (&f.error, f.sliced.is_some()),
+            &f.figures.children,
+            &f.figures.histogram,
+            (&f.figures.latency, f.figures.off_cpu.as_ref()),
+            (&f.figures.error, f.sliced.is_some()),
         );
         self.callers(f, all);
         if let Some(row) = &f.overfull {
@@ -245,12 +241,12 @@ impl Found {
     /// The callers' calls are all counted ones, and each caller's figures are those of its rows.
     fn callers(&mut self, f: &FunctionReport, all: CheckedSum) {
         let sum = |of: fn(&CallerReport) -> u64| f.callers.iter().map(of).fold(0, u64::saturating_add);
-        self.same(all, "calls of all callers", sum(|c| c.latency.count), f.latency.count);
-        self.same(all, "time of all callers", sum(|c| c.latency.sum_ns), f.latency.sum_ns);
+        self.same(all, "calls of all callers", sum(|c| c.figures.latency.count), f.figures.latency.count);
+        self.same(all, "time of all callers", sum(|c| c.figures.latency.sum_ns), f.figures.latency.sum_ns);
         let off_cpu_ns = |off_cpu: &Option<Stats>| off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns);
-        let of_callers = f.callers.iter().map(|c| off_cpu_ns(&c.off_cpu).unwrap_or_default());
-        let of_callers = off_cpu_ns(&f.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
-        self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.off_cpu));
+        let of_callers = f.callers.iter().map(|c| off_cpu_ns(&c.figures.off_cpu).unwrap_or_default());
+        let of_callers = off_cpu_ns(&f.figures.off_cpu).map(|_| of_callers.fold(0, u64::saturating_add));
+        self.same(all, "off-CPU time of all callers", of_callers, off_cpu_ns(&f.figures.off_cpu));
         let mut by_caller: BTreeMap<_, (CheckedSum, Total)> = BTreeMap::new();
         for row in f.rows.iter().filter(|row| row.end.status.counted() && f.is_in_figures(row)) {
             let first =
@@ -261,16 +257,16 @@ impl Found {
         self.same(all, "callers", f.callers.len(), by_caller.len());
         for caller in &f.callers {
             let (calls, total) = by_caller.remove(&caller.from).unwrap_or((all, Total::default()));
-            let (latency, off_cpu) = (&caller.latency, caller.off_cpu.as_ref());
+            let (latency, off_cpu) = (&caller.figures.latency, caller.figures.off_cpu.as_ref());
             let off_cpu_ns = off_cpu.map(|off_cpu| off_cpu.sum_ns);
             let is = Total { count: latency.count, sum_ns: latency.sum_ns, off_cpu_ns };
             self.same(calls, "a caller's calls", is, total);
             self.whole(
                 calls,
-                &caller.children,
-                &caller.histogram,
+                &caller.figures.children,
+                &caller.figures.histogram,
                 (latency, off_cpu),
-                (&caller.error, f.sliced.is_some()),
+                (&caller.figures.error, f.sliced.is_some()),
             );
         }
     }
@@ -278,7 +274,7 @@ impl Found {
     /// Each counted call has its counters, if one has; those of rows, of callers, and of children with
     /// `*self` are the whole.
     fn counters(&mut self, f: &FunctionReport) {
-        let Some(counters) = &f.counters else { return };
+        let Some(counters) = &f.figures.counters else { return };
         let all = CheckedSum::of(f, |row| row.end.status.counted());
         let sum = |parts: &mut dyn Iterator<Item = Option<Counted>>| {
             let mut sum = Counted::default();
@@ -288,8 +284,8 @@ impl Found {
         let whole = sum(&mut [Some(counters.sum)].into_iter());
         let mut rows = f.rows.iter().filter(|row| row.end.status.counted());
         let is_known = rows.clone().filter(|row| row.counted().is_some()).count() as u64;
-        self.same(all, "calls with counters", is_known, f.latency.count);
-        if f.latency.count > 0 {
+        self.same(all, "calls with counters", is_known, f.figures.latency.count);
+        if f.figures.latency.count > 0 {
             self.same(
                 all,
                 "counters of all rows",
@@ -297,9 +293,9 @@ impl Found {
                 whole,
             );
         }
-        let of_callers = sum(&mut f.callers.iter().map(|c| c.counters.as_ref().map(|c| c.sum)));
+        let of_callers = sum(&mut f.callers.iter().map(|c| c.figures.counters.as_ref().map(|c| c.sum)));
         self.same(all, "counters of all callers", of_callers, whole);
-        self.same(all, "counters of children", sum(&mut f.children.iter().map(|c| c.counted)), whole);
+        self.same(all, "counters of children", sum(&mut f.figures.children.iter().map(|c| c.counted)), whole);
         let is_open = |row: &CallRow| !row.end.status.counted() && row.counted().is_some();
         self.same(all, "open calls with counters", f.rows.iter().filter(|row| is_open(row)).count(), 0);
     }
@@ -391,14 +387,14 @@ impl Found {
             .filter(|row| row.end.status.counted() && f.is_in_figures(row))
             .map(|row| row.latency_ns);
         let all = CheckedSum::of(f, |row| row.end.status.counted());
-        self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.latency.sum_ns);
+        self.same(all, "time of all rows", sum.fold(0, u64::saturating_add), f.figures.latency.sum_ns);
     }
 
     /// The children of all counted rows are those of the function, and no call is shorter than its own.
     fn row_children(&mut self, f: &FunctionReport) {
         for (number, row) in f.rows.iter().enumerate() {
             let mut inside = Total::default();
-            f.row_children.of(number).iter().for_each(|child| inside.add(child.total));
+            f.row_details.children.of(number).iter().for_each(|child| inside.add(child.total));
             if !row.has_room_for(&inside) {
                 let what = format!("the children of this row took longer than itself: {inside:?} in {row:?}");
                 self.add(Some(f.id), Some(ViolationPlace::of(row)), what);
@@ -409,7 +405,7 @@ impl Found {
         }
         let all = CheckedSum::of(f, |row| row.end.status.counted());
         let of_rows = children_of_rows(f, |row| row.end.status.counted());
-        self.same(all, "children of all rows", of_rows, children_of(&f.children));
+        self.same(all, "children of all rows", of_rows, children_of(&f.figures.children));
     }
 
     /// In each thread a call begins and ends inside the one that it began in.
@@ -462,8 +458,8 @@ impl Found {
 fn children_of_rows(f: &FunctionReport, is_one: impl Fn(&CallRow) -> bool) -> BTreeMap<ChildKey, Total> {
     let mut sums: BTreeMap<ChildKey, Total> = BTreeMap::new();
     for (number, _) in f.rows.iter().enumerate().filter(|(_, row)| is_one(row)) {
-        for child in f.row_children.of(number) {
-            if let Some(key) = f.row_children.keys.get(child.key as usize) {
+        for child in f.row_details.children.of(number) {
+            if let Some(key) = f.row_details.children.keys.get(child.key as usize) {
                 sums.entry(*key).or_default().add(child.total);
             }
         }

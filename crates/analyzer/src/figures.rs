@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::call_row::{CallRow, SliceKind};
-use crate::children::{ChildKey, ChildRow, ChildSums};
+use crate::children::{ChildKey, ChildSums};
 use crate::durations::{COUNT_MAX, Durations};
-use crate::histogram::{Bucket, histogram};
+use crate::histogram::histogram;
 use crate::place::CalledFrom;
-use crate::report::{CallerReport, ErrorBound, Sliced, Tails};
+use crate::report::{CallFigures, ErrorBound, Sliced, Tails};
 use crate::sorted_pairs;
 use crate::stats::{Quantiles, Stats};
 use crate::total::{OffCpuKnown, RunningTotal, Total};
@@ -235,15 +235,8 @@ impl Tails {
     }
 }
 
-/// The figures of a set of calls.
-pub(crate) struct Figures {
-    pub(crate) latency: Stats,
-    pub(crate) off_cpu: Option<Stats>,
-    pub(crate) error: ErrorBound,
-    pub(crate) histogram: Vec<Bucket>,
-}
-
-impl Figures {
+impl CallFigures {
+    /// Those of some calls, without their children and counters.
     pub(crate) fn of<C>(sums: &CallerSums<C>, off_cpu: OffCpuKnown) -> Self {
         let latency = sums.latency_ns.sorted();
         let off_cpu = off_cpu.0.then(|| sums.off_cpu_ns.sorted());
@@ -258,13 +251,9 @@ impl Figures {
                 high: Quantiles::of(&sums.most_ns.sorted_at_most(), 0),
             },
             histogram: histogram(&latency, off_cpu.as_ref()),
+            children: Vec::new(),
+            counters: None,
         }
-    }
-
-    /// The report of a caller with these figures.
-    pub(crate) fn of_caller(self, from: CalledFrom, children: Vec<ChildRow>) -> CallerReport {
-        let Self { latency, off_cpu, error, histogram } = self;
-        CallerReport { from, latency, off_cpu, error, children, histogram, counters: None }
     }
 
     pub(crate) fn total(&self) -> Total {

@@ -143,8 +143,8 @@ pub use place::{CalledFrom, Caller, ChildKind, Place};
 pub use probed::{ProbedAnalysis, ProbedParts};
 pub use renumber::NewIds;
 pub use report::{
-    CallCounts, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits, Loss, Report,
-    Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
+    CallCounts, CallFigures, CallerReport, CauseLoss, CpuLoss, ErrorBound, FunctionReport, GapPlace, Limits,
+    Loss, OutermostCalls, Report, RowDetails, Sliced, Tails, ThreadLoss, TraceSummary, Untimed,
 };
 pub use request::{Ancestor, CountersAsked, LatencyRange, Request, StartWindow, Surroundings, scheduler};
 pub use row_children::{RowChild, RowChildren};

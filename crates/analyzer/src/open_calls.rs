@@ -21,8 +21,8 @@ use crate::place::CalledFrom;
 use crate::sorted_pairs;
 use crate::total::{OffCpuKnown, RunningTotal, Total};
 
-/// What was seen of a function's calls that were open at the start or the end, or cut; without those inside
-/// of another call of the function.
+/// What was seen of a function's calls that were open at the start or the end, or cut: sums are without those
+/// inside of another call of the function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenCalls {
     /// The calls, and the time in which they were seen.
@@ -36,8 +36,16 @@ pub struct OpenCalls {
     /// The callers of these calls: longest first. [`CalledFrom::UNKNOWN`]: the entry was not seen; all
     /// `resumed` time is there.
     pub callers: Vec<OpenCaller>,
+    /// The longest calls, the longest first; at most [`OpenCalls::LONGEST`]. Also those inside of another
+    /// call of the function.
+    pub longest: Vec<CallRow>,
     /// A call with children that took longer than its seen part.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
+}
+
+impl OpenCalls {
+    /// How many calls are listed.
+    pub const LONGEST: usize = 10;
 }
 
 /// The open calls from one site.
@@ -61,6 +69,7 @@ pub(crate) struct OpenSums<C> {
     pub(crate) children: ChildSums<C>,
     #[serde(with = "sorted_pairs")]
     pub(crate) callers: FxHashMap<CalledFrom, RunningTotal>,
+    pub(crate) longest: Vec<CallRow>,
     pub(crate) overfull: Option<CallRow>,
 }
 
@@ -71,6 +80,7 @@ impl<C> Default for OpenSums<C> {
             resumed: RunningTotal::default(),
             children: ChildSums::default(),
             callers: FxHashMap::default(),
+            longest: Vec::new(),
             overfull: None,
         }
     }
@@ -84,18 +94,29 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
         for (caller, total) in &other.callers {
             self.callers.entry(*caller).or_default().add(*total);
         }
+        other.longest.iter().for_each(|row| self.list(row));
         self.overfull = CallRow::first_of(self.overfull, other.overfull);
     }
 
     /// Names the children.
     pub(crate) fn named(self, name: &mut impl FnMut(C) -> ChildKey) -> OpenSums<ChildKey> {
-        let Self { observed, resumed, children, callers, overfull } = self;
-        OpenSums { observed, resumed, children: children.named(name), callers, overfull }
+        let Self { observed, resumed, children, callers, longest, overfull } = self;
+        OpenSums { observed, resumed, children: children.named(name), callers, longest, overfull }
     }
 
     /// Adds a call that was not seen from entry to end.
     pub(crate) fn add(&mut self, row: &CallRow, children: &[(C, RunningTotal)]) {
+        self.list(row);
         self.add_part(row, 1, row.from, children);
+    }
+
+    /// Keeps the longest few.
+    fn list(&mut self, row: &CallRow) {
+        let at = self.longest.partition_point(|r| r.open_order() < row.open_order());
+        if at < OpenCalls::LONGEST {
+            self.longest.insert(at, *row);
+            self.longest.truncate(OpenCalls::LONGEST);
+        }
     }
 
     /// Adds the part of a call that was seen after a gap; the call was added before.
@@ -147,6 +168,7 @@ impl<C: Copy + Eq + Hash> OpenSums<C> {
             resumed: known(self.resumed),
             children: self.children.named(name).rows(known(self.observed), self.observed.error_ns, percent),
             callers,
+            longest: self.longest,
             overfull: self.overfull,
         }
     }

@@ -172,7 +172,7 @@ impl<'a> ProbedAnalysis<'a> {
         let off_cpu = self.sums.now.off_cpu();
         let mut functions = self.sums.whole().finish(&self.slices, window, loss.coverage);
         for (function, reasons) in functions.iter_mut().zip(&self.kept.reasons) {
-            function.row_reasons = RowReasons::of_rows(&function.rows, reasons);
+            function.row_details.reasons = RowReasons::of_rows(&function.rows, reasons);
         }
         let report = Report {
             trace: TraceSummary {

@@ -101,7 +101,7 @@ impl Renumbering<'_> {
         let mut open = open;
         open.children = self.children(&open.children);
         open.callers = self.by_caller(open.callers, |all: &mut RunningTotal, more| all.add(more));
-        open.overfull.iter_mut().for_each(|row| self.row(row));
+        open.overfull.iter_mut().chain(&mut open.longest).for_each(|row| self.row(row));
         open
     }
 
@@ -110,8 +110,7 @@ impl Renumbering<'_> {
         calls.alone = self.figures(calls.alone);
         calls.with_children = self.figures(calls.with_children);
         calls.open = self.open(calls.open);
-        let rows = calls.overfull.iter_mut().chain(&mut calls.longest_open);
-        rows.for_each(|row| self.row(row));
+        calls.overfull.iter_mut().for_each(|row| self.row(row));
         calls
     }
 

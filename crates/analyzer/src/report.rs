@@ -186,59 +186,69 @@ pub struct Limits {
 pub struct FunctionReport {
     /// The function.
     pub id: FunctionId,
-    /// Its calls by status.
+    /// The number of its calls.
     pub calls: CallCounts,
-    /// Of the counted calls, those that ended at a jump out of the IP filter, or to missing code.
-    pub ended_by_jump: u64,
-    /// Of the counted calls, those that ran outside of the IP filter: [`crate::TracedRow::hidden`].
-    pub hidden: u64,
-    /// Of the counted calls, those with an end that is a guess: [`crate::CallEnd::undecided`].
-    pub undecided: u64,
-    /// Latency of the counted (complete and unwound) calls, off-CPU time included.
-    pub latency: Stats,
-    /// Off-CPU time of the counted calls, zeros too; `None`: [`TraceSummary::no_off_cpu`].
-    pub off_cpu: Option<Stats>,
-    /// How far the latencies of the counted calls may be from the truth.
-    pub error: ErrorBound,
+    /// Figures of the counted (complete and unwound) calls.
+    pub figures: CallFigures,
     /// What the figures may be if all calls are counted.
     pub tails: Tails,
-    /// Outermost activations: what does not count time twice.
-    pub outermost: Total,
-    /// Bound of the difference between their sum and the true one.
-    pub outermost_error_ns: u64,
-    /// 100 is one core; `None`: off-CPU time is not known.
-    pub cpu_percent: Option<f64>,
-    /// Latency by powers of two.
-    pub histogram: Vec<Bucket>,
-    /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
-    pub children: Vec<ChildRow>,
+    /// Calls inside of no other call of the function: no time counts twice.
+    pub outermost: OutermostCalls,
     /// The calls by caller: longest first.
     pub callers: Vec<CallerReport>,
     /// Why they were off the CPU; `None`: it was not looked for.
     pub off_cpu_causes: Option<OffCpuCauses>,
-    /// The longest calls that had not ended, longest first; at most [`FunctionReport::LONGEST_OPEN`].
-    pub longest_open: Vec<CallRow>,
-    /// What was seen inside of the calls that had not ended.
+    /// The calls that had not ended.
     pub open: OpenCalls,
     /// Every call by start, if rows were asked for.
     pub rows: Vec<CallRow>,
-    /// The children of each row, if they were asked for.
-    pub row_children: RowChildren,
-    /// What each row waited for off the CPU, if that was looked for: with children of rows, and of calls that
-    /// probes have timed.
-    pub row_reasons: RowReasons,
+    /// What each row did.
+    pub row_details: RowDetails,
     /// A call with children that took longer than itself.  There is none: [`crate::check`].
     pub overfull: Option<CallRow>,
     /// Which calls figures, callers and children are of; `None`: all calls.
     pub sliced: Option<Sliced>,
-    /// What the counted calls executed; `None`: not asked for.
+}
+
+/// The figures of a set of calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallFigures {
+    /// Latency of the calls, off-CPU time included.
+    pub latency: Stats,
+    /// Off-CPU time of the calls, zeros too; `None`: [`TraceSummary::no_off_cpu`].
+    pub off_cpu: Option<Stats>,
+    /// How far the latencies of the calls may be from the truth.
+    pub error: ErrorBound,
+    /// Latency by powers of two.
+    pub histogram: Vec<Bucket>,
+    /// Where the time went: longest first.  With `*self`, the rows add up to `latency.sum_ns` exactly.
+    pub children: Vec<ChildRow>,
+    /// What the calls executed; `None`: not asked for.
     pub counters: Option<CounterReport>,
 }
 
-impl FunctionReport {
-    /// How many open calls are listed.
-    pub const LONGEST_OPEN: usize = 10;
+/// The calls of a function that are inside of no other call of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OutermostCalls {
+    /// Their number and time.
+    pub total: Total,
+    /// The true sum of their latencies differs by at most this.
+    pub error_ns: u64,
+    /// 100 is one core; `None`: off-CPU time is not known.
+    pub cpu_percent: Option<f64>,
+}
 
+/// What each row of a function did, in the order of the rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowDetails {
+    /// Its children, if they were asked for.
+    pub children: RowChildren,
+    /// What it waited for off the CPU, if that was looked for: with children of rows, and of calls that
+    /// probes have timed.
+    pub reasons: RowReasons,
+}
+
+impl FunctionReport {
     /// Calls that were seen from entry to end. With slices, some of them do not enter the figures.
     #[must_use]
     pub const fn counted_calls(&self) -> u64 {
@@ -250,7 +260,7 @@ impl FunctionReport {
     pub fn nested_calls(&self) -> u64 {
         // With slices, figures and outermost calls are of different parts of the window.
         let is_of_all = self.sliced.is_none();
-        if is_of_all { self.latency.count.saturating_sub(self.outermost.count) } else { 0 }
+        if is_of_all { self.figures.latency.count.saturating_sub(self.outermost.total.count) } else { 0 }
     }
 
     /// The sum of the children if no time counted twice: the outermost calls, of a function that calls
@@ -258,10 +268,10 @@ impl FunctionReport {
     /// that have their time again.
     #[must_use]
     pub fn time_once(&self) -> Option<u64> {
-        let other = self.children.iter().filter(|child| child.kind != ChildKind::Recursion);
+        let other = self.figures.children.iter().filter(|child| child.kind != ChildKind::Recursion);
         let other_ns = other.map(|child| child.total.sum_ns).fold(0, u64::saturating_add);
-        let is_once = self.nested_calls() > 0 && other_ns == self.outermost.sum_ns;
-        is_once.then_some(self.outermost.sum_ns)
+        let is_once = self.nested_calls() > 0 && other_ns == self.outermost.total.sum_ns;
+        is_once.then_some(self.outermost.total.sum_ns)
     }
 
     /// A call enters the figures, if it is counted.
@@ -280,7 +290,8 @@ impl FunctionReport {
     }
 }
 
-/// Number of calls by status.
+/// Number of calls by status, and of those among the counted (complete and unwound) ones that are unlike the
+/// rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     /// Seen from entry to return.
@@ -293,6 +304,12 @@ pub struct CallCounts {
     pub open_end: u64,
     /// A gap fell inside.
     pub cut: u64,
+    /// Counted calls that ended at a jump out of the IP filter, or to missing code.
+    pub ended_by_jump: u64,
+    /// Counted calls that ran outside of the IP filter: [`crate::TracedRow::hidden`].
+    pub hidden: u64,
+    /// Counted calls with an end that is a guess: [`crate::CallEnd::undecided`].
+    pub undecided: u64,
 }
 
 /// How far latencies may be from the truth: [`CallRow::error_ns`] of all counted calls.
@@ -350,18 +367,8 @@ pub struct Tails {
 pub struct CallerReport {
     /// The caller, and the calling (or jumping) instruction.
     pub from: CalledFrom,
-    /// Latency of the calls.
-    pub latency: Stats,
-    /// Off-CPU time of the calls, if known.
-    pub off_cpu: Option<Stats>,
-    /// How far the latencies of the calls may be from the truth.
-    pub error: ErrorBound,
-    /// Latency by powers of two.
-    pub histogram: Vec<Bucket>,
-    /// Where the time of these calls went.
-    pub children: Vec<ChildRow>,
-    /// What these calls executed; `None`: not asked for.
-    pub counters: Option<CounterReport>,
+    /// Figures of the calls.
+    pub figures: CallFigures,
 }
 
 /// Which calls the figures and the children of a function are of, where its window had slices of both kinds.

@@ -17,7 +17,7 @@ use crate::children::ChildKey;
 use crate::durations::{Durations, SortedDurations};
 use crate::loss::{self, LossLedger};
 use crate::off_cpu_causes::{CauseSums, ToldBy};
-use crate::report::{FunctionReport, Limits, Loss, Report, ThreadLoss, TraceSummary};
+use crate::report::{Limits, Loss, Report, ThreadLoss, TraceSummary};
 use crate::request::CountersAsked;
 use crate::row_reasons::RowReasons;
 use crate::total::{OffCpuKnown, percent_of_a_core};
@@ -158,8 +158,9 @@ impl Summary {
                 count(&mut report, &counted, asked, &mut |key| key);
             }
             let Some(told_by) = told_by else { return report };
-            let row_reasons = RowReasons::of_rows(&report.rows, &reasons);
-            FunctionReport { off_cpu_causes: Some(causes.finish(told_by)), row_reasons, ..report }
+            report.row_details.reasons = RowReasons::of_rows(&report.rows, &reasons);
+            report.off_cpu_causes = Some(causes.finish(told_by));
+            report
         };
         Report { trace, limits, loss, functions: in_order.into_iter().map(report).collect() }
     }

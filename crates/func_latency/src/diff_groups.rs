@@ -188,8 +188,8 @@ fn run(part: &GroupSummary, function: &str) -> Option<Result<Run>> {
         LeftOut { open_start: calls.open_start, open_end: calls.open_end, cut: calls.cut, nested: 0 };
     let run = Run {
         name: part.name.clone(),
-        calls: Compared { latencies_ns, error: report.error, left_out },
-        off_cpu_sum_ns: report.off_cpu.map(|off_cpu| off_cpu.sum_ns),
+        calls: Compared { latencies_ns, error: report.figures.error, left_out },
+        off_cpu_sum_ns: report.figures.off_cpu.map(|off_cpu| off_cpu.sum_ns),
     };
     (count > 0).then_some(Ok(run))
 }

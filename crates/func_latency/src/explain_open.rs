@@ -27,7 +27,7 @@ const CALLEES_MAX: usize = 8;
 
 /// All that is known is what open calls were seen to do.
 pub(crate) fn has_open_calls_only(function: &FunctionReport) -> bool {
-    function.latency.count == 0 && function.open.observed.count > 0
+    function.figures.latency.count == 0 && function.open.observed.count > 0
 }
 
 /// Says what the observed part was spent in, and which command says more.
@@ -80,7 +80,7 @@ fn next_command(opened: &Opened<'_>, names: &dyn Names, function: &FunctionRepor
     };
     let callees = if request.functions.is_empty() { Vec::new() } else { opened.report(&request)?.functions };
     let differ = |spread: &Spread| spread.min_ns < spread.p99_ns;
-    let comparable = callees.iter().find(|callee| callee.latency.spread.as_ref().is_some_and(differ));
+    let comparable = callees.iter().find(|callee| callee.figures.latency.spread.as_ref().is_some_and(differ));
     let (command, function) = comparable.map_or(("graph", function.id), |callee| ("explain", callee.id));
     let input = quoted(&opened.config.input.display().to_string());
     Ok(format!(

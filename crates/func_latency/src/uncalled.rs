@@ -11,7 +11,7 @@ use crate::target::Wanted;
 
 /// A call of any status.
 pub(crate) fn seen(calls: &CallCounts) -> bool {
-    let CallCounts { complete, unwound, open_start, open_end, cut } = *calls;
+    let CallCounts { complete, unwound, open_start, open_end, cut, .. } = *calls;
     [complete, unwound, open_start, open_end, cut].iter().any(|n| *n > 0)
 }
 

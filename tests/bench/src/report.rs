@@ -31,9 +31,9 @@ pub(crate) fn report(
     let digester = digester.as_ref();
     decoder::decode_digested(decoder, &context, &options, &|_| (), digester, &mut analysis);
     let report = analysis.finish();
-    let calls = report.functions.iter().map(|function| function.latency.count).sum();
+    let calls = report.functions.iter().map(|function| function.figures.latency.count).sum();
     let mut counts = vec![("calls", calls)];
-    if let Some(counters) = report.functions.first().and_then(|function| function.counters.as_ref()) {
+    if let Some(counters) = report.functions.first().and_then(|function| function.figures.counters.as_ref()) {
         counts.push(("instructions", counters.sum.executed.instructions));
         counts.extend(counters.sum.cycles.map(|cycles| ("cycles", cycles.count)));
         counts.extend(counters.sum.cycles.map(|cycles| ("cycles_error", cycles.error)));

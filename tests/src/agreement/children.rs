@@ -56,7 +56,7 @@ pub(super) fn compare(
         None => 0,
     };
     // The stub of the PLT is in the time of a hidden callee alone, but takes less than this.
-    let stub_ns = whole.function.error.max_ns + filtered.function.error.max_ns;
+    let stub_ns = whole.function.figures.error.max_ns + filtered.function.figures.error.max_ns;
     let keys: BTreeSet<&Key> = of_whole.keys().chain(of_filtered.keys()).collect();
     for key in keys {
         let [one, other] = [&of_whole, &of_filtered].map(|sums| sums.get(key).copied().unwrap_or_default());
@@ -74,7 +74,7 @@ pub(super) fn compare(
 
 fn sums(side: Side<'_>, code: &FilteredCode) -> BTreeMap<Key, Sum> {
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
-    for child in &side.function.children {
+    for child in &side.function.figures.children {
         let Some(key) = key(child, side, code) else { continue };
         let sum = sums.entry(key).or_default();
         if side.opened.image.kind(child.function) == FunctionKind::Loader {

@@ -89,7 +89,7 @@ fn by_callee(
 /// Own code and children are those of the report on the same calls.
 fn differs_from_report(code: &OwnCode, report: &FunctionReport, is_filtered: bool) -> Vec<String> {
     let mut wrong = Vec::new();
-    let own = report.children.iter().find(|row| row.kind == ChildKind::Own);
+    let own = report.figures.children.iter().find(|row| row.kind == ChildKind::Own);
     let own_ns = own.map_or(0, |own| own.total.sum_ns);
     let in_code: u64 = code.code.iter().map(|row| row.time.total.sum_ns).sum();
     if in_code + code.elsewhere.sum_ns != own_ns {
@@ -98,7 +98,7 @@ fn differs_from_report(code: &OwnCode, report: &FunctionReport, is_filtered: boo
     if code.elsewhere.sum_ns > 0 && !is_filtered {
         wrong.push(format!("{} ns elsewhere", code.elsewhere.sum_ns));
     }
-    let of_report = report.children.iter().filter(|row| row.kind != ChildKind::Own);
+    let of_report = report.figures.children.iter().filter(|row| row.kind != ChildKind::Own);
     let of_report = of_report.map(|row| (row.kind, row.function, row.total.count, row.total.sum_ns));
     let of_code = code.children.iter();
     let of_code = of_code.map(|(key, time)| (key.kind, key.function, time.total.count, time.total.sum_ns));
@@ -106,8 +106,8 @@ fn differs_from_report(code: &OwnCode, report: &FunctionReport, is_filtered: boo
         wrong.push("other children".to_owned());
     }
     let inside: u64 = code.children.iter().map(|(_, time)| time.total.sum_ns).sum();
-    if in_code + code.elsewhere.sum_ns + inside != report.latency.sum_ns {
-        wrong.push(format!("adds up to {}, not {} ns", in_code + inside, report.latency.sum_ns));
+    if in_code + code.elsewhere.sum_ns + inside != report.figures.latency.sum_ns {
+        wrong.push(format!("adds up to {}, not {} ns", in_code + inside, report.figures.latency.sum_ns));
     }
     wrong
 }
@@ -158,7 +158,7 @@ fn check(fixture: &Fixture, names: &[&str], expected: usize) -> bool {
         }
         // A time that was made later than that of the next event is lowered to it: where packets contradict
         // each other, or are late, that depends on which events there are.
-        let (latency, of_report) = (&function.latency, &plain.functions[number].latency);
+        let (latency, of_report) = (&function.figures.latency, &plain.functions[number].figures.latency);
         let is_in_order = !["--late-cbr-us=1e9", "--defer-tip"].iter().any(|o| fixture.options.contains(o));
         let allowed_ns = if is_in_order { 0 } else { latency.count };
         if latency.sum_ns.abs_diff(of_report.sum_ns) > allowed_ns {

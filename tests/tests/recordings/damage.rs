@@ -34,7 +34,7 @@ enum Outcome {
 /// The figures that a reader would notice.
 fn figures(report: &Report) -> Vec<u64> {
     let function = report.functions.first();
-    let stats = function.map(|f| (f.latency.count, f.latency.sum_ns));
+    let stats = function.map(|f| (f.figures.latency.count, f.figures.latency.sum_ns));
     let lost = report.loss.threads.iter().map(|t| t.lost_ns).sum();
     vec![stats.map_or(0, |s| s.0), stats.map_or(0, |s| s.1), lost, report.loss.overflows]
 }

@@ -47,7 +47,7 @@ fn the_frequency_of_calls_is_that_of_their_cycles_and_times() {
         let report = opened.analyse_counters(&[id], &DecodeOptions::default());
         let truth = calls(&File::load(&fixture.truth).unwrap(), &fixture.data, function).unwrap();
         let [function] = report.functions.as_slice() else { panic!("one function was asked for") };
-        let distribution = function.counters.as_ref().unwrap().get(Metric::Frequency).unwrap();
+        let distribution = function.figures.counters.as_ref().unwrap().get(Metric::Frequency).unwrap();
         assert!(distribution.count > 0, "{name}");
         for (ours, truth) in pairs(&function.rows, &truth.rows) {
             let Some(mhz) = ours.counted().and_then(|counted| asked.mhz(counted)) else { continue };
@@ -73,7 +73,7 @@ fn without_cyc_packets_the_frequency_is_not_known() {
     let opened = Opened::new(&file).unwrap();
     let function = opened.function("round_fn").unwrap();
     let report = opened.analyse_counters(&[function], &DecodeOptions::default());
-    let counters = report.functions[0].counters.as_ref().unwrap();
+    let counters = report.functions[0].figures.counters.as_ref().unwrap();
     assert!(counters.get(Metric::Instructions).unwrap().count > 0);
     assert_eq!(counters.get(Metric::Frequency), None);
 }

@@ -38,7 +38,7 @@ fn check_trees(name: &str, function: &FunctionReport, inside: &Inside) {
     let typical: Vec<&usize> = of_all.typical().values().collect();
     let slowest = of_all.rows().iter().filter(|at| !typical.contains(at));
     assert!(slowest.into_iter().all(|at| inside.trees.contains_key(at)), "{name}: the slowest");
-    let p999_ns = function.latency.spread.unwrap().p999_ns;
+    let p999_ns = function.figures.latency.spread.unwrap().p999_ns;
     for (at, row) in function.rows.iter().enumerate() {
         let is_single = !row.end.status.counted() || row.latency_ns > p999_ns;
         assert!(picks.rows().contains(&at) || !is_single, "{name}: {}", row.id);

@@ -49,7 +49,7 @@ fn without_tsc_packets_calls_are_counted() {
         );
         let f = &found.functions[0];
         assert_eq!(f.calls, expected, "{function}");
-        let mut of_callers: Vec<u64> = f.callers.iter().map(|caller| caller.latency.count).collect();
+        let mut of_callers: Vec<u64> = f.callers.iter().map(|caller| caller.figures.latency.count).collect();
         let mut expected: Vec<u64> = callers.into_values().collect();
         of_callers.sort_unstable();
         expected.sort_unstable();
@@ -62,7 +62,7 @@ fn without_tsc_packets_calls_are_counted() {
 #[test]
 fn a_difference_leaves_off_cpu_time_inside_if_one_side_does_not_know_it() {
     let (Some(whole), Some(without)) = (fixture("demo"), fixture("demo-noswitch")) else { return };
-    let slept = report(&whole, "worker", 1).functions[0].off_cpu.unwrap().sum_ns;
+    let slept = report(&whole, "worker", 1).functions[0].figures.off_cpu.unwrap().sum_ns;
     assert!(slept > 0, "a function that sleeps");
     for (base, these) in [(&whole, &without), (&without, &whole)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_func_latency_under_test"));

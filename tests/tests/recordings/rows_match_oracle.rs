@@ -228,7 +228,7 @@ fn doubt_frequency(report: &mut Report) {
         for row in &mut function.rows {
             row.error_ns += may_differ_ns(row.latency_ns);
         }
-        for child in &mut function.children {
+        for child in &mut function.figures.children {
             child.error_ns = child.error_ns.saturating_add(may_differ_ns(child.total.sum_ns));
         }
     }

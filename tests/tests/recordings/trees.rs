@@ -62,7 +62,7 @@ fn check(name: &str, root: &str, names: &[&str], least: usize) {
     let of: Vec<_> = names.iter().map(|name| opened.function(name).unwrap()).collect();
     let mut nodes = Nodes { of: of.clone(), calls: Vec::new(), own_ns: 0 };
     let report = opened.analyse_trees(&[root_id], &DecodeOptions::default(), &mut nodes);
-    assert_eq!(nodes.own_ns, report.functions[0].outermost.sum_ns, "{name}: all time is some node's");
+    assert_eq!(nodes.own_ns, report.functions[0].outermost.total.sum_ns, "{name}: all time is some node's");
     let mut oracle = Oracle::new(&truth, &fixture.data).unwrap().with_scheduler(opened.scheduler());
     let roots = oracle.calls(root).unwrap().rows;
     let is_inside = |tid: Tid, start: Ns, ns: u64| {

@@ -10,7 +10,7 @@ use super::{Clusters, Groups, Ledger, LeftOut, Parts, Side};
 use crate::call_row::{CallId, CallRow};
 use crate::children::ChildKey;
 use crate::place::ChildKind;
-use crate::report::{ErrorBound, FunctionReport};
+use crate::report::{ErrorBound, FunctionReport, RowDetails};
 use crate::row_children::RowChild;
 use crate::total::Total;
 use crate::tree::{CallTree, Node, Step, TreeSink, Trees};
@@ -50,12 +50,12 @@ fn sides(groups: &Groups) -> FxHashMap<CallId, Side> {
 #[must_use]
 pub fn ledger_of_rows(groups: &Groups, function: &FunctionReport) -> (Ledger<ChildKey>, Clusters<ChildKey>) {
     let sides = sides(groups);
-    let FunctionReport { rows, row_children, row_reasons, .. } = function;
+    let FunctionReport { rows, row_details: RowDetails { children, reasons }, .. } = function;
     let (mut ledger, mut by_call) = (Ledger::default(), SpentByCall::new(groups));
     let is_known = |row: &CallRow| row.end.status.counted() && function.has_children_of(row);
     for (at, row) in rows.iter().enumerate().filter(|(_, row)| is_known(row)) {
-        let tree = shallow_tree(row, row_children.of(at), &row_children.keys);
-        let waited = Parts::off_cpu(row_reasons.split_of(at), row.off_cpu_ns.unwrap_or_default());
+        let tree = shallow_tree(row, children.of(at), &children.keys);
+        let waited = Parts::off_cpu(reasons.split_of(at), row.off_cpu_ns.unwrap_or_default());
         // In which callee it waited is in no row.
         let spent = |step: &Step<'_>| {
             let mut parts = Parts::on_cpu(step);

@@ -173,12 +173,12 @@ impl RowSink for Kept {
 }
 
 fn p50(report: &FunctionReport) -> [u64; 3] {
-    let spread = report.latency.spread.unwrap();
-    [report.error.low.p50_ns.unwrap(), spread.p50_ns, report.error.high.p50_ns.unwrap()]
+    let spread = report.figures.latency.spread.unwrap();
+    [report.figures.error.low.p50_ns.unwrap(), spread.p50_ns, report.figures.error.high.p50_ns.unwrap()]
 }
 
 fn children(report: &FunctionReport) -> Vec<(&'static str, u64, u64)> {
-    report.children.iter().map(|row| (row.kind.name(), row.total.count, row.total.sum_ns)).collect()
+    report.figures.children.iter().map(|row| (row.kind.name(), row.total.count, row.total.sum_ns)).collect()
 }
 
 #[test]
@@ -196,9 +196,13 @@ fn a_call_costs_what_was_measured_last() {
 fn what_a_calls_own_probes_add_is_subtracted_and_its_range_is_the_error() {
     let report = report(&[Seen::Call(call(0, None, (100, 212), 1))]);
     assert_eq!(p50(&report), [98, 100, 102]);
-    assert_eq!((report.error.sum_ns, report.error.max_ns), (2, 8), "one of 100 takes 20 instead of 14");
-    assert_eq!(report.error.low.p99_ns, Some(92));
-    assert_eq!(report.error.of(100, |q| q.p50_ns), 2);
+    assert_eq!(
+        (report.figures.error.sum_ns, report.figures.error.max_ns),
+        (2, 8),
+        "one of 100 takes 20 instead of 14"
+    );
+    assert_eq!(report.figures.error.low.p99_ns, Some(92));
+    assert_eq!(report.figures.error.of(100, |q| q.p50_ns), 2);
     assert_eq!((report.rows[0].latency_ns, report.rows[0].error_ns), (100, 8));
     assert_eq!(children(&report), [("self", 1, 100)]);
 }
@@ -206,7 +210,7 @@ fn what_a_calls_own_probes_add_is_subtracted_and_its_range_is_the_error() {
 #[test]
 fn a_call_shorter_than_its_probes_is_below_what_they_leave() {
     let report = report(&[Seen::Call(call(0, None, (100, 113), 1))]);
-    assert_eq!((p50(&report), report.error.shorter), ([0, 1, 3], 1));
+    assert_eq!((p50(&report), report.figures.error.shorter), ([0, 1, 3], 1));
 }
 
 /// Time off the CPU is no probe's.
@@ -226,8 +230,8 @@ fn calls_that_were_preempted_keep_that_time_as_often_as_it_was_theirs() {
     let mut seen: Vec<Seen> = (0..100).map(|i| Seen::Call(at(i, 20))).collect();
     seen.extend((100..110).map(|i| Seen::Call(preempted(i))));
     let report = report(&seen);
-    let off_cpu = report.off_cpu.unwrap();
-    assert_eq!((report.latency.sum_ns, off_cpu.sum_ns), (110 * 8 + 4000, 4000));
+    let off_cpu = report.figures.off_cpu.unwrap();
+    assert_eq!((report.figures.latency.sum_ns, off_cpu.sum_ns), (110 * 8 + 4000, 4000));
     assert_eq!(p50(&report), [6, 8, 10]);
     assert_eq!(report.off_cpu_causes.as_ref().unwrap().split.preempted_ns, 4000);
     let of_preempted = |row: &&CallRow| row.id.number >= 100;
@@ -283,7 +287,7 @@ fn sliced() -> Vec<Seen> {
 #[test]
 fn figures_are_of_calls_that_began_alone_and_children_are_scaled_to_them() {
     let report = report(&sliced());
-    assert_eq!((report.calls.complete, report.latency.count, p50(&report)), (3, 2, [98, 100, 102]));
+    assert_eq!((report.calls.complete, report.figures.latency.count, p50(&report)), (3, 2, [98, 100, 102]));
     // Of the call with children: 157 - 12 - 25 = 120, of which g has 40.  Two calls of 100 have 200, g of
     // that a third.
     assert_eq!(children(&report), [("self", 2, 134), ("call", 2, 66)]);
@@ -292,7 +296,7 @@ fn figures_are_of_calls_that_began_alone_and_children_are_scaled_to_them() {
     assert_eq!((sliced.children_calls, sliced.children_mean_ns), (1, Some(120.0)));
     assert_eq!(sliced.children_span_ns, 500);
     // On a core for 200 of 1000 ns.
-    assert_eq!(report.cpu_percent.map(f64::round), Some(20.0));
+    assert_eq!(report.outermost.cpu_percent.map(f64::round), Some(20.0));
     assert_eq!(report.rows.len(), 3);
     let in_figures = |row: &&CallRow| report.is_in_figures(row);
     assert_eq!(report.rows.iter().filter(in_figures).count(), 2);
@@ -306,10 +310,10 @@ fn a_call_that_is_longer_than_its_slice_enters_the_figures_without_what_children
     seen.push(elsewhere(call(6, Some(5), (1700, 1762), 1)));
     seen.push(elsewhere(call(5, None, (900, 1900), 3)));
     let report = report(&seen);
-    let max_ns = report.latency.spread.unwrap().max_ns;
-    assert_eq!((report.latency.count, max_ns), (3, 1000 - 12 - 25));
-    assert_eq!(report.error.high.max_ns, Some(1000 - 10 - 20));
-    assert_eq!(report.error.low.p90_ns, Some(1000 - 14 - 30));
+    let max_ns = report.figures.latency.spread.unwrap().max_ns;
+    assert_eq!((report.figures.latency.count, max_ns), (3, 1000 - 12 - 25));
+    assert_eq!(report.figures.error.high.max_ns, Some(1000 - 10 - 20));
+    assert_eq!(report.figures.error.low.p90_ns, Some(1000 - 14 - 30));
     assert_eq!(report.sliced.unwrap().children_calls, 1, "it began without children");
 }
 
@@ -319,7 +323,7 @@ fn a_call_that_began_between_slices_is_counted_only() {
     let mut seen = sliced();
     seen.push(Seen::Call(call(7, None, (1200, 3000), 9)));
     let report = report(&seen);
-    assert_eq!((report.calls.complete, report.latency.count, report.rows.len()), (4, 2, 4));
+    assert_eq!((report.calls.complete, report.figures.latency.count, report.rows.len()), (4, 2, 4));
 }
 
 /// The mode is set, and then the clock is read.
@@ -332,7 +336,7 @@ fn a_call_that_began_just_before_the_first_slice_was_told_began_in_it() {
         Seen::Begins(1500, true),
         Seen::Ends(2000),
     ]);
-    assert_eq!((report.latency.count, p50(&report)), (1, [98, 100, 102]));
+    assert_eq!((report.figures.latency.count, p50(&report)), (1, [98, 100, 102]));
 }
 
 /// Its children are known up to the end of its slice: the rest would be `*self`.
@@ -352,7 +356,7 @@ fn without_a_call_alone_the_others_are_the_figures() {
     seen.drain(1..3);
     let report = report(&seen);
     let figures_of = report.sliced.unwrap().figures_of;
-    assert_eq!((figures_of, report.latency.count), (SliceKind::WithChildren, 1));
+    assert_eq!((figures_of, report.figures.latency.count), (SliceKind::WithChildren, 1));
     assert_eq!(p50(&report), [157 - 14 - 30, 120, 157 - 10 - 20]);
     assert_eq!(children(&report), [("self", 1, 80), ("call", 1, 40)]);
 }
@@ -419,7 +423,7 @@ fn intervals_add_up_to_the_window() {
     let request = Request { functions: vec![F], ..Request::default() };
     let of = |seen: &[Seen]| report_in_intervals(seen, &request, &mut Kept::default());
     let (whole, _) = of(&sliced_and_asleep());
-    assert_eq!((whole.calls.complete, whole.latency.count), (5, 3));
+    assert_eq!((whole.calls.complete, whole.figures.latency.count), (5, 3));
     assert_eq!(whole.off_cpu_causes.as_ref().unwrap().split.total_ns(), 60);
     for first in 0..sliced_and_asleep().len() {
         for second in first..sliced_and_asleep().len() {

@@ -122,7 +122,7 @@ fn sums_hold_for_any_events_of_kernel_code() {
         let user = analyse(&script, Request::default());
         let figures = |report: &crate::Report| {
             let f = &report.functions[0];
-            (f.calls, f.latency.sum_ns, f.outermost.off_cpu_ns, f.children.clone())
+            (f.calls, f.figures.latency.sum_ns, f.outermost.total.off_cpu_ns, f.figures.children.clone())
         };
         assert_eq!(figures(&both), figures(&user), "seed {seed}: f is what it is without the kernel");
     }
@@ -189,10 +189,10 @@ fn the_first_level_of_all_trees_is_the_children() {
         let with_trees = analyse_trees(&script, Request::default(), &mut children);
         assert!(with_trees == report, "seed {seed}: trees change nothing");
         let without_percent = |row: &ChildRow| ChildRow { cpu_percent: None, ..*row };
-        let error_ns = report.functions[0].error.sum_ns;
+        let error_ns = report.functions[0].figures.error.sum_ns;
         let rows = children.sums.rows(children.total, error_ns, |_| 0.0);
         let rows: Vec<_> = rows.iter().map(without_percent).collect();
-        let expect: Vec<_> = report.functions[0].children.iter().map(without_percent).collect();
+        let expect: Vec<_> = report.functions[0].figures.children.iter().map(without_percent).collect();
         assert_eq!(rows, expect, "seed {seed}");
     }
 }

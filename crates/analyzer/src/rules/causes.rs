@@ -105,16 +105,16 @@ fn each_call_has_its_own_reasons_also_those_inside_of_others() {
         310 ret f+20 main+25";
     let request = Request { rows: true, row_children: true, ..Request::default() };
     let function = analyse(script, request).functions.swap_remove(0);
-    let reasons = &function.row_reasons.reasons;
+    let reasons = &function.row_details.reasons.reasons;
     assert_eq!(*reasons, [Reason::Syscall(35), Reason::Syscall(202)]);
     let of = |row: usize| {
-        let reasons = function.row_reasons.of(row).iter();
+        let reasons = function.row_details.reasons.of(row).iter();
         reasons.map(|r| (r.reason, r.split.total_ns())).collect::<Vec<_>>()
     };
     let starts: Vec<u64> = function.rows.iter().map(|row| row.start_ns.0).collect();
     assert_eq!(starts, [100, 117, 300]);
     assert_eq!([of(0), of(1), of(2)], [vec![(0, 3), (1, 30)], vec![(1, 30)], vec![]]);
-    let longest = |row| function.row_reasons.longest_of(row);
+    let longest = |row| function.row_details.reasons.longest_of(row);
     let slept = Some(&Reason::Syscall(202));
     assert_eq!([longest(0), longest(1), longest(2)], [slept, slept, None]);
 }

@@ -52,7 +52,7 @@ fn finds(what: &str, change: impl FnOnce(&mut Report)) {
 fn nothing_is_wrong_with_a_sound_report() {
     let report = sound();
     let f = &report.functions[0];
-    assert_eq!((f.calls.complete, f.calls.cut, f.off_cpu.unwrap().sum_ns), (3, 1, 30));
+    assert_eq!((f.calls.complete, f.calls.cut, f.figures.off_cpu.unwrap().sum_ns), (3, 1, 30));
     assert_eq!(report.loss.by_cause[0].calls, 1);
     assert_eq!(check(&report), []);
 }
@@ -73,10 +73,10 @@ fn calls_that_do_not_nest_are_found() {
 fn children_that_are_not_the_whole_are_found() {
     let of_the_first =
         "thread 7 at 100 ns, AUX offset 0x1: children and *self: (135, Some(30)), not (136, Some(30))";
-    finds(of_the_first, |r| r.functions[0].latency.sum_ns += 1);
-    finds("children and *self", |r| r.functions[0].children[0].total.off_cpu_ns = None);
+    finds(of_the_first, |r| r.functions[0].figures.latency.sum_ns += 1);
+    finds("children and *self", |r| r.functions[0].figures.children[0].total.off_cpu_ns = None);
     finds("thread 7 at 200 ns, AUX offset 0x7: children and *self", |r| {
-        r.functions[0].callers[1].children[0].total.sum_ns -= 1
+        r.functions[0].callers[1].figures.children[0].total.sum_ns -= 1
     });
     finds("thread 7 at 100 ns, AUX offset 0x1: the children of this call took longer", |r| {
         r.functions[0].overfull = Some(r.functions[0].rows[0]);
@@ -85,17 +85,19 @@ fn children_that_are_not_the_whole_are_found() {
 
 #[test]
 fn callers_that_are_not_the_function_are_found() {
-    finds("calls of all callers: 4, not 3", |r| r.functions[0].callers[0].latency.count += 1);
-    finds("a caller's calls", |r| r.functions[0].callers[0].off_cpu.as_mut().unwrap().sum_ns += 1);
+    finds("calls of all callers: 4, not 3", |r| r.functions[0].callers[0].figures.latency.count += 1);
+    finds("a caller's calls", |r| r.functions[0].callers[0].figures.off_cpu.as_mut().unwrap().sum_ns += 1);
     finds("callers: 2, not 3", |r| drop(r.functions[0].callers.pop()));
-    finds("time of all callers", |r| r.functions[0].callers[0].latency.sum_ns += 1);
-    finds("off-CPU time of all callers", |r| r.functions[0].callers[0].off_cpu.as_mut().unwrap().sum_ns += 1);
+    finds("time of all callers", |r| r.functions[0].callers[0].figures.latency.sum_ns += 1);
+    finds("off-CPU time of all callers", |r| {
+        r.functions[0].callers[0].figures.off_cpu.as_mut().unwrap().sum_ns += 1
+    });
 }
 
 #[test]
 fn counts_that_differ_are_found() {
-    finds("calls in the histogram: 3, not 4", |r| r.functions[0].histogram[0].count += 1);
-    finds("calls in the histogram: 1, not 2", |r| r.functions[0].callers[0].histogram[0].count += 1);
+    finds("calls in the histogram: 3, not 4", |r| r.functions[0].figures.histogram[0].count += 1);
+    finds("calls in the histogram: 1, not 2", |r| r.functions[0].callers[0].figures.histogram[0].count += 1);
     finds("thread 7 at 100 ns, AUX offset 0x1: counted calls: 3, not 4", |r| {
         r.functions[0].calls.unwound += 1
     });
@@ -108,10 +110,12 @@ fn counts_that_differ_are_found() {
 
 #[test]
 fn figures_outside_of_their_bounds_are_found() {
-    finds("a figure is outside of its bounds", |r| r.functions[0].error.low.p50_ns = Some(1 << 40));
-    finds("a figure is outside of its bounds", |r| r.functions[0].callers[0].error.high.max_ns = None);
+    finds("a figure is outside of its bounds", |r| r.functions[0].figures.error.low.p50_ns = Some(1 << 40));
+    finds("a figure is outside of its bounds", |r| {
+        r.functions[0].callers[0].figures.error.high.max_ns = None
+    });
     finds("percentiles are out of order", |r| {
-        r.functions[0].latency.spread.as_mut().unwrap().p90_ns = 0;
+        r.functions[0].figures.latency.spread.as_mut().unwrap().p90_ns = 0;
     });
 }
 
@@ -166,14 +170,14 @@ fn a_report_without_rows_that_has_other_figures_is_found() {
     let report = sound();
     let mut unchecked = sound();
     let function = &mut unchecked.functions[0];
-    (function.rows, function.row_children, function.row_reasons) = Default::default();
+    (function.rows, function.row_details.children, function.row_details.reasons) = Default::default();
     let differences = |unchecked: &Report| {
         let mut found = Found::default();
         found.differences(unchecked, &report);
         found.0.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(differences(&unchecked), [""; 0]);
-    unchecked.functions[0].children[0].total.sum_ns += 1;
+    unchecked.functions[0].figures.children[0].total.sum_ns += 1;
     unchecked.loss.lost_ns += 1;
     assert_eq!(
         differences(&unchecked),

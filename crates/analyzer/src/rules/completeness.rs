@@ -162,8 +162,8 @@ fn incomplete_calls_are_not_in_the_figures() {
     check_children(script, rows, "self x1 6\ncall g at f+10 x1 4");
     let report = analyse(script, Request::default());
     let f = &report.functions[0];
-    assert_eq!((f.latency.count, f.latency.sum_ns, f.callers.len()), (1, 10, 1));
-    let open: Vec<_> = f.longest_open.iter().map(|r| (r.start_ns.0, r.latency_ns)).collect();
+    assert_eq!((f.figures.latency.count, f.figures.latency.sum_ns, f.callers.len()), (1, 10, 1));
+    let open: Vec<_> = f.open.longest.iter().map(|r| (r.start_ns.0, r.latency_ns)).collect();
     assert_eq!(open, [(50, 10), (70, 10), (120, 0)]);
 }
 

@@ -48,24 +48,24 @@ fn calls_children_and_callers_have_what_ran_in_them() {
             }
             for (at, row) in f.rows.iter().enumerate() {
                 let is_known = row.counted().is_some_and(|counted| counted.is_known());
-                for child in f.row_children.of(at) {
+                for child in f.row_details.children.of(at) {
                     let known = is_known.then_some(child.total.sum_ns);
                     assert_eq!(child.work.map(|work| work.instructions), known, "{what}: {:?}", row.id);
                 }
             }
-            let counters = f.counters.as_ref().unwrap();
-            is_its_time(&what, Some(counters.sum), (f.latency.sum_ns, f.error.sum_ns));
+            let counters = f.figures.counters.as_ref().unwrap();
+            is_its_time(&what, Some(counters.sum), (f.figures.latency.sum_ns, f.figures.error.sum_ns));
             assert_eq!(counters.get(Metric::Instructions).unwrap().count, counters.known.0);
-            assert_eq!(counters.known.0 + counters.with_gaps, f.latency.count);
+            assert_eq!(counters.known.0 + counters.with_gaps, f.figures.latency.count);
             with_gaps += counters.with_gaps;
-            children_are_their_times(&what, &f.children);
+            children_are_their_times(&what, &f.figures.children);
             for caller in &f.callers {
-                let sum = caller.counters.as_ref().map(|counters| counters.sum);
-                is_its_time(&what, sum, (caller.latency.sum_ns, caller.error.sum_ns));
-                children_are_their_times(&what, &caller.children);
+                let sum = caller.figures.counters.as_ref().map(|counters| counters.sum);
+                is_its_time(&what, sum, (caller.figures.latency.sum_ns, caller.figures.error.sum_ns));
+                children_are_their_times(&what, &caller.figures.children);
             }
-            calls += f.latency.count;
-            children += f.children.len();
+            calls += f.figures.latency.count;
+            children += f.figures.children.len();
         }
     }
     assert_eq!((calls, children), (4335, 3475), "calls and rows of children that were looked at");
@@ -75,24 +75,25 @@ fn calls_children_and_callers_have_what_ran_in_them() {
 fn without_counters(mut report: Report) -> Report {
     let forget = |children: &mut Vec<ChildRow>| children.iter_mut().for_each(|child| child.counted = None);
     for f in &mut report.functions {
-        f.counters = None;
+        f.figures.counters = None;
         for row in &mut f.rows {
             row.evidence = Evidence::Traced(TracedRow { counted: None, ..*row.traced().unwrap() });
         }
         let mut children = RowChildren::default();
-        children.keys.clone_from(&f.row_children.keys);
+        children.keys.clone_from(&f.row_details.children.keys);
         for row in 0..f.rows.len() {
-            let forgotten = f.row_children.of(row).iter().map(|child| RowChild { work: None, ..*child });
+            let forgotten =
+                f.row_details.children.of(row).iter().map(|child| RowChild { work: None, ..*child });
             children.push(&forgotten.collect::<Vec<_>>());
         }
         // Where children of rows were not asked for, there is no row.
-        if !f.row_children.keys.is_empty() {
-            f.row_children = children;
+        if !f.row_details.children.keys.is_empty() {
+            f.row_details.children = children;
         }
-        forget(&mut f.children);
+        forget(&mut f.figures.children);
         for caller in &mut f.callers {
-            caller.counters = None;
-            forget(&mut caller.children);
+            caller.figures.counters = None;
+            forget(&mut caller.figures.children);
         }
     }
     report
@@ -105,7 +106,7 @@ fn counters_change_nothing_else() {
         let plain = analyse(&script, Request { counters: None, ..counting() });
         let counted = analyse(&script, counting());
         assert!(without_counters(counted.clone()) == plain, "seed {seed}");
-        assert!(counted == plain || counted.functions.iter().any(|f| f.counters.is_some()));
+        assert!(counted == plain || counted.functions.iter().any(|f| f.figures.counters.is_some()));
     }
 }
 
@@ -129,7 +130,7 @@ const TWO_CALLS: &str = "
 #[test]
 fn figures_are_of_the_counted_calls() {
     let f = only(TWO_CALLS, counting());
-    let counters = f.counters.unwrap();
+    let counters = f.figures.counters.unwrap();
     let spread = |metric| {
         let spread = counters.get(metric).unwrap().spread.unwrap();
         (spread.min.value, spread.mean, spread.p50.value, spread.max.value)
@@ -139,7 +140,7 @@ fn figures_are_of_the_counted_calls() {
     assert_eq!(spread(Metric::MilliIpc), (1000, 1000.0, 1000, 1000));
     assert_eq!(spread(Metric::Frequency), (1000, 1000.0, 1000, 1000), "10 times the bus clock");
     assert_eq!(counters.get(Metric::KernelInstructions), None, "no kernel code was traced");
-    let own = f.children.iter().find(|child| child.site.is_none()).unwrap().counted.unwrap();
+    let own = f.figures.children.iter().find(|child| child.site.is_none()).unwrap().counted.unwrap();
     assert_eq!((own.executed.instructions, own.ipc()), (60 - 12, Some((1.0, 0.0))));
     let buckets = &counters.get(Metric::Instructions).unwrap().histogram;
     assert_eq!(buckets.iter().map(|b| (b.low, b.high, b.count)).collect::<Vec<_>>(), [(16, 32, 2)]);
@@ -148,11 +149,11 @@ fn figures_are_of_the_counted_calls() {
 #[test]
 fn without_cyc_packets_cycles_are_not_known() {
     let f = only(&format!("no_cyc\n{TWO_CALLS}"), counting());
-    let counters = f.counters.unwrap();
+    let counters = f.figures.counters.unwrap();
     assert_eq!(counters.sum.executed.instructions, 60);
     assert_eq!((counters.sum.cycles, counters.get(Metric::Cycles)), (None, None));
     assert_eq!((counters.get(Metric::MilliIpc), counters.get(Metric::Frequency)), (None, None));
-    assert!(f.children.iter().all(|child| child.counted.unwrap().cycles.is_none()));
+    assert!(f.figures.children.iter().all(|child| child.counted.unwrap().cycles.is_none()));
 }
 
 /// The second call contains missing code: its instructions are unknown, and so are those of the missing
@@ -176,11 +177,11 @@ fn a_call_with_missing_code_has_no_numbers() {
     assert!(f.rows.iter().all(|row| row.end.status.counted()));
     let known: Vec<bool> = f.rows.iter().map(|row| row.counted().unwrap().is_known()).collect();
     assert_eq!(known, [true, false]);
-    let counters = f.counters.as_ref().unwrap();
+    let counters = f.figures.counters.as_ref().unwrap();
     assert_eq!((counters.known.0, counters.known.1.executed.instructions, counters.with_gaps), (1, 20, 1));
     let instructions = counters.get(Metric::Instructions).unwrap();
     assert_eq!((instructions.count, instructions.sum), (1, 20));
-    let children = f.children.iter().map(|child| {
+    let children = f.figures.children.iter().map(|child| {
         let counted = child.counted.unwrap();
         let text = callee_text(child.kind, child.function, child.site);
         (text, counted.is_known().then_some(counted.executed.instructions))
@@ -194,6 +195,6 @@ fn a_call_with_missing_code_has_no_numbers() {
         ("self", Some(20 - 5 + 100 - 40 - 5)),
     ];
     assert_eq!(children, expected.map(|(text, known)| (text.to_owned(), known)));
-    let work = |row: usize| f.row_children.of(row).iter().map(|child| child.work).collect::<Vec<_>>();
+    let work = |row: usize| f.row_details.children.of(row).iter().map(|child| child.work).collect::<Vec<_>>();
     assert!(work(0).iter().all(Option::is_some) && work(1).iter().all(Option::is_none));
 }

@@ -10,7 +10,7 @@ use crate::{FunctionReport, Request};
 fn figures(script: &str, left: &[i32]) -> FunctionReport {
     let mut whole = analyse(script, Request::default());
     let function = &mut whole.functions[0];
-    (function.rows, function.row_children, function.row_reasons) = Default::default();
+    (function.rows, function.row_details.children, function.row_details.reasons) = Default::default();
     let (mut grown, known) = in_parts(script);
     assert_eq!(grown, whole, "{script}");
     assert_eq!(known.threads().map(|(tid, _)| tid.0).collect::<Vec<_>>(), left, "{script}");
@@ -21,7 +21,7 @@ fn figures(script: &str, left: &[i32]) -> FunctionReport {
 #[track_caller]
 fn check(script: &str, left: &[i32], open: &[&str], complete: u64) {
     let function = figures(script, left);
-    assert_eq!(function.longest_open.iter().map(row_text).collect::<Vec<_>>(), open, "{script}");
+    assert_eq!(function.open.longest.iter().map(row_text).collect::<Vec<_>>(), open, "{script}");
     assert_eq!(function.calls.complete, complete, "{script}");
 }
 
@@ -74,7 +74,7 @@ fn what_a_landing_leaves_open_is_decided_when_the_thread_has_ended() {
         1000000299 call main+10 f
         5000000000 ret f+40 main+15";
     let function = figures(script, &[7]);
-    assert_eq!((function.calls.complete, function.off_cpu.map(|off| off.sum_ns)), (2, Some(3)));
+    assert_eq!((function.calls.complete, function.figures.off_cpu.map(|off| off.sum_ns)), (2, Some(3)));
 }
 
 /// Times off the CPU that had passed before a thread ended were no part of its open call.
@@ -219,7 +219,7 @@ fn the_threads_that_had_one_number_are_one_row_of_the_report() {
     check(&format!("filter\n{script}"), &[7], &open, 5);
     let numbers = |script: &str| {
         let report = in_parts(script).0;
-        report.functions[0].longest_open.iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+        report.functions[0].open.longest.iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(numbers(script), ["8-3", "8-1"]);
 }

@@ -133,7 +133,7 @@ fn chains_of_tail_calls_without_end_are_capped_and_the_cap_is_reported() {
     assert_eq!((f.calls.complete, f.rows.len()), (10_000, 10_000));
     // 16,384 links are kept; each jump beyond them ends the last one.
     assert_eq!(report.limits.capped_tail_calls, 20_000 - (1 << 14));
-    assert_eq!(f.ended_by_jump, report.limits.capped_tail_calls / 2);
+    assert_eq!(f.calls.ended_by_jump, report.limits.capped_tail_calls / 2);
     assert_eq!(f.rows[0].latency_ns, 90_000 - 200);
     assert_eq!(f.rows[9_999].latency_ns, 1);
 }
@@ -190,8 +190,8 @@ fn every_recursive_activation_is_a_call_and_the_outermost_alone_count_for_cpu() 
     check_children(script, rows, children);
     let report = analyse(script, Request::default());
     let outermost = report.functions[0].outermost;
-    assert_eq!((outermost.count, outermost.sum_ns), (1, 100));
-    assert_eq!(report.functions[0].cpu_percent, Some(10.0)); // 100 ns of a span of 1000 ns
+    assert_eq!((outermost.total.count, outermost.total.sum_ns), (1, 100));
+    assert_eq!(report.functions[0].outermost.cpu_percent, Some(10.0)); // 100 ns of a span of 1000 ns
     // Without the recursion, the rows are the outermost call.
     assert_eq!((report.functions[0].nested_calls(), report.functions[0].time_once()), (2, Some(100)));
 }
@@ -212,7 +212,10 @@ fn mutual_recursion_keeps_activations_apart() {
     check_children(script, rows, "self x2 80\ncall g at f+10 x1 30");
     // The time of g has that of the call inside of it, which is in *self, too.
     let function = &analyse(script, Request::default()).functions[0];
-    assert_eq!((function.outermost.sum_ns, function.nested_calls(), function.time_once()), (100, 1, None));
+    assert_eq!(
+        (function.outermost.total.sum_ns, function.nested_calls(), function.time_once()),
+        (100, 1, None)
+    );
 }
 
 #[test]
@@ -396,7 +399,7 @@ fn wanted_functions_are_reported_separately() {
     let report = analyse(script, request);
     let counts: Vec<_> = report.functions.iter().map(|f| (f.id, f.calls.complete)).collect();
     assert_eq!(counts, [(id("g"), 1), (id("f"), 1), (id("h"), 0)]);
-    let sums: Vec<_> = report.functions.iter().map(|f| f.latency.sum_ns).collect();
+    let sums: Vec<_> = report.functions.iter().map(|f| f.figures.latency.sum_ns).collect();
     assert_eq!(sums, [10, 60, 0]);
 }
 

@@ -49,9 +49,9 @@ fn off_cpu_time_belongs_to_the_call_and_to_the_child_that_was_switched_out() {
         interrupt x1 10 off 2";
     check_children(script, "100 +100 complete main+10 off 17", children);
     let f = &analyse(script, Request::default()).functions[0];
-    let off_cpu = f.off_cpu.unwrap();
+    let off_cpu = f.figures.off_cpu.unwrap();
     assert_eq!((off_cpu.count, off_cpu.sum_ns), (1, 17));
-    assert_eq!(f.cpu_percent, Some(8.3));
+    assert_eq!(f.outermost.cpu_percent, Some(8.3));
 }
 
 /// It was 0: the calls seemed to have been on the CPU all the time.
@@ -68,15 +68,22 @@ fn off_cpu_time_without_switch_records_is_unknown_and_not_0() {
     assert_eq!(report.trace.no_off_cpu, Some(NoOffCpu::NoSwitches));
     let f = &report.functions[0];
     assert_eq!((f.calls.complete, f.calls.open_end), (1, 1));
-    assert_eq!((f.off_cpu, f.cpu_percent, f.outermost.off_cpu_ns), (None, None, None));
-    assert!(f.histogram.iter().all(|bucket| bucket.off_cpu_count.is_none()), "{:?}", f.histogram);
-    let all_rows = f.rows.iter().chain(&f.longest_open);
+    assert_eq!(
+        (f.figures.off_cpu, f.outermost.cpu_percent, f.outermost.total.off_cpu_ns),
+        (None, None, None)
+    );
+    assert!(
+        f.figures.histogram.iter().all(|bucket| bucket.off_cpu_count.is_none()),
+        "{:?}",
+        f.figures.histogram
+    );
+    let all_rows = f.rows.iter().chain(&f.open.longest);
     assert_eq!(all_rows.map(|row| row.off_cpu_ns).collect::<Vec<_>>(), [None; 3]);
-    for children in [&f.children, &f.callers[0].children] {
+    for children in [&f.figures.children, &f.callers[0].figures.children] {
         let known: Vec<_> = children.iter().map(|row| (row.total.off_cpu_ns, row.cpu_percent)).collect();
         assert_eq!(known, [(None, None); 2]);
     }
-    assert_eq!(f.callers[0].off_cpu, None);
+    assert_eq!(f.callers[0].figures.off_cpu, None);
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn coverage_scales_cpu_percent_to_what_was_observed() {
     let thread = &report.loss.threads[0];
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 500, 500));
     assert_eq!((report.loss.coverage, report.loss.overflows), (0.5, 1));
-    assert_eq!(report.functions[0].cpu_percent, Some(10.0));
+    assert_eq!(report.functions[0].outermost.cpu_percent, Some(10.0));
 }
 
 #[test]
@@ -147,12 +154,18 @@ fn callers_have_figures_of_their_own() {
         .callers
         .iter()
         .map(|c| {
-            (c.from.caller, c.from.site.unwrap().svma.0, c.latency.count, c.latency.sum_ns, c.children.len())
+            (
+                c.from.caller,
+                c.from.site.unwrap().svma.0,
+                c.figures.latency.count,
+                c.figures.latency.sum_ns,
+                c.figures.children.len(),
+            )
         })
         .collect();
     assert_eq!(callers, [(main, 0x1020, 1, 40, 2), (main, 0x1010, 2, 30, 1)]);
-    let total: u64 = f.callers.iter().map(|c| c.histogram.iter().map(|b| b.count).sum::<u64>()).sum();
-    assert_eq!(total, f.latency.count);
+    let total: u64 = f.callers.iter().map(|c| c.figures.histogram.iter().map(|b| b.count).sum::<u64>()).sum();
+    assert_eq!(total, f.figures.latency.count);
 }
 
 const NESTED: &str = "

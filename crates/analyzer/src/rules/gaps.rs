@@ -108,7 +108,7 @@ fn an_overflow_in_the_middle_of_a_child_cuts_its_caller_and_counts_as_loss() {
     let report = analyse(script, Request::default());
     assert_eq!(rows(&report), ["100 >=20 cut main+10 by overflow"]);
     let f = &report.functions[0];
-    assert_eq!((f.latency.count, f.children.len(), f.callers.len()), (0, 0, 0));
+    assert_eq!((f.figures.latency.count, f.figures.children.len(), f.callers.len()), (0, 0, 0));
     let thread = &report.loss.threads[0];
     assert_eq!((thread.window_ns, thread.observed_ns, thread.lost_ns), (1000, 970, 30));
     assert_eq!(report.loss.overflows, 1);

@@ -203,7 +203,7 @@ fn a_hidden_function_that_is_called_in_sight_has_calls() {
         160 +10 complete main+20 hidden
         200 +40 complete main+40 hidden";
     check_children(script, rows, "self x3 80\ncall h at f+10 x1 10");
-    assert_eq!(analyse(script, Request::default()).functions[0].hidden, 3);
+    assert_eq!(analyse(script, Request::default()).functions[0].calls.hidden, 3);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn check_rows(script: &str, expected: &[(&str, &[&str])]) {
 #[track_caller]
 fn check_children(script: &str, name: &str, expected: &[&str]) {
     let report = analyse(script, asks(&[name]));
-    let children = report.functions[0].children.iter();
+    let children = report.functions[0].figures.children.iter();
     let text = |child: &ChildRow| {
         let callee = callee_text(child.kind, child.function, child.site);
         format!("{callee} x{} {}", child.total.count, child.total.sum_ns)
@@ -156,7 +156,7 @@ fn a_switch_is_off_cpu_time_of_the_calls_that_are_open_across_it() {
     ];
     check_rows(SWITCH, &rows);
     let sched = analyse(SWITCH, asks(&["sched"]));
-    let children = &sched.functions[0].children;
+    let children = &sched.functions[0].figures.children;
     let sum: u64 = children.iter().map(|child| child.total.sum_ns).sum();
     assert_eq!((children.len(), sum), (3, 75), "pmu_off up to where it was last seen, irq, and self");
 }

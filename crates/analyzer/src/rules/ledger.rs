@@ -324,7 +324,7 @@ fn what_rows_waited_for_is_told_apart() {
     };
     let (own, in_kernel) = ((0, Spent::Running, 38), (0, Spent::Kernel, 12));
     assert_eq!(rows(&function), [own, (0, Spent::Blocked, 20), in_kernel, (0, Spent::Runnable, 10)]);
-    function.row_reasons = RowReasons::default(); // the reasons were not asked for
+    function.row_details.reasons = RowReasons::default(); // the reasons were not asked for
     assert_eq!(rows(&function), [own, (0, Spent::OffCpu, 30), in_kernel]);
 }
 

@@ -37,7 +37,7 @@ fn a_function_that_does_not_return_has_children_over_the_observed_part() {
         from [unknown] x1 180";
     check(EVENT_LOOP, children);
     let f = function(EVENT_LOOP);
-    assert_eq!((f.children.len(), f.callers.len(), f.latency.count), (0, 0, 0));
+    assert_eq!((f.figures.children.len(), f.callers.len(), f.figures.latency.count), (0, 0, 0));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn counted_and_open_calls_are_apart() {
         260 async f+15";
     check(script, "1 call 60\ncall g at f+10 x1 40\nself x1 20\nfrom main+20 x1 60");
     let f = function(script);
-    assert_eq!((f.latency.sum_ns, f.children.len(), f.callers.len()), (20, 2, 1));
+    assert_eq!((f.figures.latency.sum_ns, f.figures.children.len(), f.callers.len()), (20, 2, 1));
 }
 
 #[test]

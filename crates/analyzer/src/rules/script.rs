@@ -645,12 +645,12 @@ fn child_text(child: &ChildRow) -> String {
 
 /// Children rows.
 pub(super) fn children_text(function: &FunctionReport) -> Vec<String> {
-    function.children.iter().map(child_text).collect()
+    function.figures.children.iter().map(child_text).collect()
 }
 
 /// The open calls, their children, and their callers.
 pub(super) fn open_text(open: &OpenCalls) -> Vec<String> {
-    let OpenCalls { observed, resumed, children, callers, overfull } = open;
+    let OpenCalls { observed, resumed, children, callers, overfull, longest: _ } = open;
     assert_eq!(*overfull, None);
     if observed.count == 0 {
         assert_eq!(*open, OpenCalls::default());

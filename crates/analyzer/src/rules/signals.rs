@@ -319,7 +319,7 @@ fn a_handler_may_run_the_wanted_function_that_it_interrupted() {
     let report = analyse(script, Request { functions: vec![id("f")], ..Request::default() });
     let rows: Vec<String> = report.functions[0].rows.iter().map(row_text).collect();
     assert_eq!(rows, ["100 +100 complete main+10", "135 +5 complete handler+10 depth 1"]);
-    assert_eq!(report.functions[0].outermost.sum_ns, 100);
+    assert_eq!(report.functions[0].outermost.total.sum_ns, 100);
 }
 
 #[test]

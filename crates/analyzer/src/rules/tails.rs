@@ -34,7 +34,7 @@ const OPEN_CALLS: &str = "
 #[test]
 fn the_calls_not_seen_to_end_are_listed_longest_first_with_their_callers() {
     let f = &analyse(OPEN_CALLS, Request::default()).functions[0];
-    let open: Vec<String> = f.longest_open.iter().map(row_text).collect();
+    let open: Vec<String> = f.open.longest.iter().map(row_text).collect();
     let expect = ["200 >=400 cut main+20", "700 >=200 open_end main+30", "50 >=10 open_start [unknown]"];
     assert_eq!(open, expect);
 }
@@ -50,7 +50,7 @@ fn at_least_is_what_the_errors_leave() {
         200 call main+10 f
         220 gap 250";
     let f = &analyse(script, Request::default()).functions[0];
-    let open: Vec<_> = f.longest_open.iter().map(|row| row.at_least_ns()).collect();
+    let open: Vec<_> = f.open.longest.iter().map(|row| row.at_least_ns()).collect();
     assert_eq!(open, [20, 0]);
     assert_eq!((f.tails.at_least.min_ns, f.tails.at_least.max_ns), (Some(0), Some(20)));
 }
@@ -60,7 +60,7 @@ fn more_open_calls_than_are_listed_keep_the_longest() {
     // Thirty recursive calls, one every 10 ns, open at the end: the outermost ten are the longest.
     let calls: String = (0..30).map(|i| format!("{} call f+10 f\n", 100 + 10 * i)).collect();
     let f = &analyse(&format!("0 start main+4\n{calls}"), Request::default()).functions[0];
-    let open: Vec<_> = f.longest_open.iter().map(|row| row.latency_ns).collect();
+    let open: Vec<_> = f.open.longest.iter().map(|row| row.latency_ns).collect();
     assert_eq!(open, [290, 280, 270, 260, 250, 240, 230, 220, 210, 200]);
     assert_eq!((f.calls.open_end, f.tails.calls), (30, 30));
 }
@@ -68,7 +68,7 @@ fn more_open_calls_than_are_listed_keep_the_longest() {
 #[test]
 fn figures_lie_between_open_calls_at_their_least_and_longer_than_all_others() {
     let f = &analyse(OPEN_CALLS, Request::default()).functions[0];
-    let spread = f.latency.spread.unwrap();
+    let spread = f.figures.latency.spread.unwrap();
     assert_eq!((spread.p50_ns, spread.max_ns), (30, 40));
     // At least 10, 30, 40, 200, 400; at most 30, 40 and three that are longer.
     let at = |p50: Option<u64>, max| Quantiles { p50_ns: p50, max_ns: max, ..Quantiles::default() };
@@ -95,13 +95,16 @@ fn a_figure_is_off_by_what_the_errors_of_the_calls_allow() {
         300 +3 complete main+20 error 5";
     check(script, rows);
     let f = &analyse(script, Request::default()).functions[0];
-    let (low, high) = (f.error.low, f.error.high);
+    let (low, high) = (f.figures.error.low, f.figures.error.high);
     assert_eq!((low.min_ns, low.p50_ns, low.max_ns), (Some(0), Some(4), Some(15)));
     assert_eq!((high.min_ns, high.p50_ns, high.max_ns), (Some(8), Some(20), Some(45)));
     // 3 +- 5 says nothing but an upper bound.
-    assert_eq!((f.error.sum_ns, f.error.max_ns, f.error.shorter), (28, 15, 1));
-    let of_callers: Vec<_> =
-        f.callers.iter().map(|c| (c.latency.count, c.error.sum_ns, c.error.shorter)).collect();
+    assert_eq!((f.figures.error.sum_ns, f.figures.error.max_ns, f.figures.error.shorter), (28, 15, 1));
+    let of_callers: Vec<_> = f
+        .callers
+        .iter()
+        .map(|c| (c.figures.latency.count, c.figures.error.sum_ns, c.figures.error.shorter))
+        .collect();
     assert_eq!(of_callers, [(2, 23, 0), (1, 5, 1)]);
 }
 
@@ -153,7 +156,7 @@ fn an_open_call_counts_with_no_less_than_the_latency_that_was_asked_for() {
         (f.tails.calls, least.min_ns, least.p50_ns, least.max_ns),
         (3, Some(41), Some(200), Some(400))
     );
-    let seen: Vec<u64> = f.longest_open.iter().map(|row| row.latency_ns).collect();
+    let seen: Vec<u64> = f.open.longest.iter().map(|row| row.latency_ns).collect();
     assert_eq!(seen, [400, 200, 10]);
 }
 

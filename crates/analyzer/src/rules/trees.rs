@@ -191,7 +191,7 @@ fn calls_that_are_alike_are_one_node_where_that_is_asked_for() {
     ];
     assert_eq!(tree_text(&tree), expect);
     let roots: u64 = tree.roots().map(|root| root.total.sum_ns).sum();
-    assert_eq!(roots, report.functions[0].outermost.sum_ns);
+    assert_eq!(roots, report.functions[0].outermost.total.sum_ns);
 }
 
 const RECURSION: &str = "

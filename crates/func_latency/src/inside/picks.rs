@@ -36,7 +36,7 @@ impl Picks {
     pub fn of(function: &FunctionReport, has_tree: impl Fn(usize) -> bool) -> Self {
         let rows = &function.rows;
         let typical = typical(rows, &has_tree);
-        let p999_ns = function.latency.spread.map_or(u64::MAX, |spread| spread.p999_ns);
+        let p999_ns = function.figures.latency.spread.map_or(u64::MAX, |spread| spread.p999_ns);
         let is_single = |row: &CallRow| !row.end.status.counted() || row.latency_ns > p999_ns;
         let mut order: Vec<usize> = (0..rows.len()).filter(|at| has_tree(*at)).collect();
         let rank = |at: &usize| rows.get(*at).map(|row| (!is_single(row), Reverse(row.latency_ns), *at));

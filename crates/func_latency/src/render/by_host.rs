@@ -28,7 +28,7 @@ impl HostReport {
     }
 
     fn cells(&self, view: &View<'_>, function: &FunctionReport) -> Vec<String> {
-        let latency = &function.latency;
+        let latency = &function.figures.latency;
         let time = |ns: Option<u64>| ns.and_then(|ns| view.timed(duration(ns))).unwrap_or_default();
         let spread = latency.spread.as_ref();
         let lost = percent(self.report.loss.percent());
@@ -57,7 +57,8 @@ pub(crate) fn write_text(
         let of = |host: &'_ HostReport| host.report.functions.iter().position(|f| f.id == function.id);
         let mut rows: Vec<(&HostReport, &FunctionReport)> =
             hosts.iter().filter_map(|host| Some((host, host.report.functions.get(of(host)?)?))).collect();
-        let p99 = |function: &FunctionReport| function.latency.spread.as_ref().map(|spread| spread.p99_ns);
+        let p99 =
+            |function: &FunctionReport| function.figures.latency.spread.as_ref().map(|spread| spread.p99_ns);
         rows.sort_by_key(|(host, function)| (Reverse(p99(function)), host.name()));
         writeln!(out, "\n{} by host, the longest p99 first", view.names.function(function.id))?;
         let mut table = Table::new(&[&[("host", Align::Left)], &numbers[..]].concat());

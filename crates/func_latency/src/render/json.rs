@@ -195,7 +195,7 @@ pub(super) struct CallsJson {
 
 impl From<CallCounts> for CallsJson {
     fn from(calls: CallCounts) -> Self {
-        let CallCounts { complete, unwound, open_start, open_end, cut } = calls;
+        let CallCounts { complete, unwound, open_start, open_end, cut, .. } = calls;
         Self { complete, unwound, open_start, open_end, cut }
     }
 }
@@ -342,8 +342,8 @@ fn host(view: &View<'_>, HostReport { host, recordings, report }: &HostReport) -
         name: view.names.function(function.id),
         object: view.names.object_of(function.id),
         calls: function.calls.into(),
-        latency_ns: view.timed(latency(&function.latency, &function.error)),
-        off_cpu_ns: function.off_cpu.as_ref().map(figures),
+        latency_ns: view.timed(latency(&function.figures.latency, &function.figures.error)),
+        off_cpu_ns: function.figures.off_cpu.as_ref().map(figures),
     };
     Host {
         host: host.clone(),
@@ -374,7 +374,7 @@ fn trace(view: &View<'_>) -> TraceJson {
 
 /// Only rows say what a call waited for: a report without rows does not look at each call.
 fn longest_open(view: &View<'_>, report: &FunctionReport) -> RowList {
-    RowList::new(view.names, &report.longest_open)
+    RowList::new(view.names, &report.open.longest)
 }
 
 fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<u64>) -> FunctionJson {
@@ -382,27 +382,27 @@ fn function(view: &View<'_>, report: &FunctionReport, inlined_instances: Option<
         name: view.names.function(report.id),
         object: view.names.object_of(report.id),
         calls: report.calls.into(),
-        latency_ns: view.timed(latency(&report.latency, &report.error)),
+        latency_ns: view.timed(latency(&report.figures.latency, &report.figures.error)),
         reason: view.report.trace.no_times.map(NoTimes::reason),
-        off_cpu_ns: report.off_cpu.as_ref().map(figures),
-        cpu_percent: report.cpu_percent,
+        off_cpu_ns: report.figures.off_cpu.as_ref().map(figures),
+        cpu_percent: report.outermost.cpu_percent,
         outermost: report.sliced.is_none().then(|| outermost(view, report)),
-        histogram: view.timed(slots(&report.histogram)),
-        children: children(view, &report.children, report.counters.as_ref()),
+        histogram: view.timed(slots(&report.figures.histogram)),
+        children: children(view, &report.figures.children, report.figures.counters.as_ref()),
         code_blocks: view.code_blocks_of(report.id).map(|code| code_blocks(view, code)),
         callers: report.callers.iter().map(|c| caller(view, c)).collect(),
         longest_open: view.timed(longest_open(view, report)),
         open: open_calls(view, &report.open),
-        ended_by_jump: report.ended_by_jump,
-        outside_filter: report.hidden,
-        undecided: report.undecided,
+        ended_by_jump: report.calls.ended_by_jump,
+        outside_filter: report.calls.hidden,
+        undecided: report.calls.undecided,
         inlined_instances,
-        error_ns: view.timed(error(&report.error, report.latency.count)),
-        bounds_ns: view.timed(bounds(&report.error)),
+        error_ns: view.timed(error(&report.figures.error, report.figures.latency.count)),
+        bounds_ns: view.timed(bounds(&report.figures.error)),
         slices: report.sliced.as_ref().map(slices),
         with_open_ns: view.timed(with_open(&report.tails)),
         off_cpu_causes: report.off_cpu_causes.as_ref().map(|causes| Causes::new(causes, view.names)),
-        counters: report.counters.as_ref().map(CountersJson::of),
+        counters: report.figures.counters.as_ref().map(CountersJson::of),
     }
 }
 
@@ -524,11 +524,11 @@ fn children(view: &View<'_>, rows: &[ChildRow], counters: Option<&CounterReport>
 }
 
 fn outermost(view: &View<'_>, report: &FunctionReport) -> Outermost {
-    let Total { count, sum_ns, off_cpu_ns } = report.outermost;
+    let Total { count, sum_ns, off_cpu_ns } = report.outermost.total;
     Outermost {
         count,
         sum: view.timed(sum_ns),
-        error_sum: view.timed(report.outermost_error_ns),
+        error_sum: view.timed(report.outermost.error_ns),
         off_cpu_sum: off_cpu_ns,
         nested: report.nested_calls(),
     }
@@ -561,14 +561,14 @@ fn caller(view: &View<'_>, caller: &CallerReport) -> CallerEntry {
         name: caller_name(names, caller.from.caller),
         site: caller.from.site.map(|site| names.site(site)),
         line: line(names, caller.from.site),
-        calls: caller.latency.count,
-        latency_ns: view.timed(latency(&caller.latency, &caller.error)),
-        histogram: view.timed(slots(&caller.histogram)),
-        children: children(view, &caller.children, caller.counters.as_ref()),
-        off_cpu_ns: caller.off_cpu.as_ref().map(figures),
-        error_ns: view.timed(error(&caller.error, caller.latency.count)),
-        bounds_ns: view.timed(bounds(&caller.error)),
-        counters: caller.counters.as_ref().map(CountersJson::of),
+        calls: caller.figures.latency.count,
+        latency_ns: view.timed(latency(&caller.figures.latency, &caller.figures.error)),
+        histogram: view.timed(slots(&caller.figures.histogram)),
+        children: children(view, &caller.figures.children, caller.figures.counters.as_ref()),
+        off_cpu_ns: caller.figures.off_cpu.as_ref().map(figures),
+        error_ns: view.timed(error(&caller.figures.error, caller.figures.latency.count)),
+        bounds_ns: view.timed(bounds(&caller.figures.error)),
+        counters: caller.figures.counters.as_ref().map(CountersJson::of),
     }
 }
 

@@ -72,9 +72,9 @@ impl<'a> TopRow<'a> {
         Self {
             function,
             calls: calls(function),
-            total: TimeSum { ns: function.outermost.sum_ns, error_ns: function.outermost_error_ns }
+            total: TimeSum { ns: function.outermost.total.sum_ns, error_ns: function.outermost.error_ns }
                 .plus(TimeSum { ns: open.observed.sum_ns, error_ns: error_of_open(function) }),
-            own: own(&function.children).plus(own(&open.children)),
+            own: own(&function.figures.children).plus(own(&open.children)),
             wrappers: Vec::new(),
         }
     }
@@ -90,17 +90,17 @@ impl<'a> TopRow<'a> {
 
 /// All calls, whole or not.
 fn calls(function: &FunctionReport) -> u64 {
-    let CallCounts { complete, unwound, open_start, open_end, cut } = function.calls;
+    let CallCounts { complete, unwound, open_start, open_end, cut, .. } = function.calls;
     [complete, unwound, open_start, open_end, cut].into_iter().fold(0, u64::saturating_add)
 }
 
 /// The most by which the observed part of open calls may differ from the true one.
 fn error_of_open(function: &FunctionReport) -> u64 {
     let CallCounts { open_start, open_end, cut, .. } = function.calls;
-    let all_listed = open_start + open_end + cut <= function.longest_open.len() as u64;
+    let all_listed = open_start + open_end + cut <= function.open.longest.len() as u64;
     let sum = |errors: &mut dyn Iterator<Item = u64>| errors.fold(0, u64::saturating_add);
     if all_listed && function.open.resumed.count == 0 {
-        sum(&mut function.longest_open.iter().map(|call| call.error_ns))
+        sum(&mut function.open.longest.iter().map(|call| call.error_ns))
     } else {
         // The rows add up to the observed part.
         sum(&mut function.open.children.iter().map(|row| row.error_ns))

@@ -50,8 +50,8 @@ impl Wrappers {
 
 /// The function that each of the `count` calls calls or jumps to once, and that takes nearly all of the time.
 fn callee_of(function: &FunctionReport, count: u64) -> Option<FunctionId> {
-    let total_ns = u128::from(function.outermost.sum_ns) + u128::from(function.open.observed.sum_ns);
-    let rows = || function.children.iter().chain(&function.open.children);
+    let total_ns = u128::from(function.outermost.total.sum_ns) + u128::from(function.open.observed.sum_ns);
+    let rows = || function.figures.children.iter().chain(&function.open.children);
     let heaviest = rows().max_by_key(|row| row.total.sum_ns)?;
     let is_callee = matches!(heaviest.kind, ChildKind::Call | ChildKind::Tail)
         && ![FunctionId::UNKNOWN, function.id].contains(&heaviest.function);

@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 /// If all calls of a function ended by a jump out of it: what they jump to has their time.
 pub(super) fn after_jumps(report: &FunctionReport, candidate: &Candidate, image: &Image) -> Option<String> {
     let calls = report.calls.complete;
-    if calls == 0 || report.ended_by_jump < calls {
+    if calls == 0 || report.calls.ended_by_jump < calls {
         return None;
     }
     let name = image.function_name(candidate.id);

@@ -16,7 +16,7 @@ fn slowest_waiting(report: &Report) -> CallRow {
 fn child_ns(report: &Report, call: &CallRow, function: u32) -> u64 {
     let function_report = &report.functions[0];
     let at = function_report.rows.iter().position(|row| row.id == call.id).unwrap();
-    let children = &function_report.row_children;
+    let children = &function_report.row_details.children;
     let of = |child: &&analyzer::RowChild| children.keys[child.key as usize].function.0 == function;
     children.of(at).iter().filter(of).map(|child| child.total.sum_ns).sum()
 }

@@ -190,7 +190,8 @@ fn counted(mut report: Report, has_cycles: bool) -> Report {
         row.evidence = Evidence::Traced(TracedRow { counted, ..*row.traced().unwrap() });
     }
     let calls = function.rows.iter().filter_map(|row| row.counted());
-    function.counters = Some(CounterReport::of_calls(calls, CountersAsked { kernel: false, bus_khz: None }));
+    function.figures.counters =
+        Some(CounterReport::of_calls(calls, CountersAsked { kernel: false, bus_khz: None }));
     report
 }
 

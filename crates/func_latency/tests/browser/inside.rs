@@ -47,7 +47,7 @@ impl StackNames for NoNames {
 
 /// Its children one after the other; those of a name and site are the row's.
 fn tree(report: &Report, at: usize, row: &CallRow) -> CallTree {
-    let children = &report.functions[0].row_children;
+    let children = &report.functions[0].row_details.children;
     let node = |function: u32, start: u64, total: Total, error_ns: u64, size: usize| Node {
         kind: ChildKind::Call,
         status: Status::Complete,

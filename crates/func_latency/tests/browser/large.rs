@@ -34,7 +34,7 @@ fn a_million_calls_are_small_and_fast() {
 
     assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "heat");
     assert_eq!(opened.number("plot", "shown"), CALLS as f64);
-    let spread = report.functions[0].latency.spread.unwrap();
+    let spread = report.functions[0].figures.latency.spread.unwrap();
     let singles = |row: &&CallRow| !row.end.status.counted() || row.latency_ns > spread.p999_ns;
     let singles = report.functions[0].rows.iter().filter(singles).count() as f64;
     assert_eq!(opened.number("plot", "singles"), singles);

@@ -95,8 +95,8 @@ fn a_page_has_all_functions_and_finds_them() {
     let reload = "reload(\"'\\u{202e}daoler\\u{7}&lt;)";
     let names: Vec<&str> = functions.iter().map(|row| row.split('|').next().unwrap()).collect();
     assert_eq!(names, ["row_search_mvcc", "lookup", "copy", reload]);
-    let spread = report.functions[0].latency.spread.unwrap();
-    let times = [spread.p50_ns, spread.p99_ns, spread.max_ns, report.functions[0].latency.sum_ns];
+    let spread = report.functions[0].figures.latency.spread.unwrap();
+    let times = [spread.p50_ns, spread.p99_ns, spread.max_ns, report.functions[0].figures.latency.sum_ns];
     let times = times.map(func_latency::render::units::duration).join("|");
     assert_eq!(functions[0], format!("row_search_mvcc|1,000|{times}"));
     assert_eq!(functions[1], "lookup|0|–|–|–|–");

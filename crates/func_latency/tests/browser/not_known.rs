@@ -43,7 +43,7 @@ fn calls_that_probes_have_timed_say_what_they_waited_for() {
     let slept = |row: &CallRow| OffCpuSplit { blocked_ns: row.off_cpu_ns.unwrap(), ..OffCpuSplit::default() };
     let fsync = |row: &CallRow| vec![(Reason::Syscall(74), slept(row))];
     let of_calls = waited.map(|row| (row.id, fsync(row))).collect();
-    function.row_reasons = RowReasons::of_rows(&function.rows, &of_calls);
+    function.row_details.reasons = RowReasons::of_rows(&function.rows, &of_calls);
     let write = |page: &Path| html::write_file(page, &made_up::view(&report), &[], &[]).unwrap();
     let Some(mut opened) = Opened::written("probes", write) else { return };
 

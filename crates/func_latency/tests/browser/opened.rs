@@ -107,7 +107,7 @@ impl Opened {
         self.browser.value("document.querySelector('.tree tr[data-name=lookup] .fold').click()");
         let rows = self.rows("details .tree");
         let number = |row: &CallRow| report.functions[0].rows.iter().position(|r| r.id == row.id).unwrap();
-        let children = &report.functions[0].row_children;
+        let children = &report.functions[0].row_details.children;
         let of = |row: &CallRow, function: u32| -> Option<(u64, u64)> {
             let found = children.of(number(row)).iter();
             let is_it =

@@ -14,7 +14,7 @@ fn slow_calls_are_brushed_explained_and_opened() {
     // As it opens: every call a dot, and the slowest hundredth compared with the rest.
     assert_eq!(opened.browser.value("document.getElementById('plot').dataset.kind"), "scatter");
     assert_eq!(opened.number("plot", "shown"), 20_000.0);
-    let spread = report.functions[0].latency.spread.unwrap();
+    let spread = report.functions[0].figures.latency.spread.unwrap();
     let singles = |row: &&CallRow| !row.end.status.counted() || row.latency_ns > spread.p999_ns;
     let singles = report.functions[0].rows.iter().filter(singles).count();
     assert_eq!(opened.number("plot", "singles"), singles as f64);
@@ -110,7 +110,7 @@ fn keys_filters_and_axes_reach_every_call() {
     assert!(single >= 4.0, "the walk through them needs some");
     let tip = "document.getElementById('tip').dataset.call";
     opened.browser.value("document.getElementById('plot').focus()");
-    let spread = report.functions[0].latency.spread.unwrap();
+    let spread = report.functions[0].figures.latency.spread.unwrap();
     let slow: Vec<&CallRow> =
         rows.iter().filter(|row| !row.end.status.counted() || row.latency_ns > spread.p999_ns).collect();
     let at = slow.iter().position(|row| row.id == longest.id).unwrap();

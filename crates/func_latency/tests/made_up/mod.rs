@@ -11,9 +11,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use analyzer::{
-    CallCounts, CallEnd, CallId, CallRow, CalledFrom, Caller, ChildKey, ChildKind, Evidence, FunctionReport,
-    Loss, OpenCalls, Place, ProbedRow, Report, RowChild, RowChildren, RowReasons, SliceKind, Sliced, Stats,
-    Status, Total, TraceSummary, TracedRow,
+    CallCounts, CallEnd, CallFigures, CallId, CallRow, CalledFrom, Caller, ChildKey, ChildKind, Evidence,
+    FunctionReport, Loss, OpenCalls, OutermostCalls, Place, ProbedRow, Report, RowChild, RowDetails,
+    SliceKind, Sliced, Stats, Status, Total, TraceSummary, TracedRow,
 };
 use func_latency::render::row_limit::RowLimit;
 use func_latency::render::{Names, View};
@@ -89,7 +89,7 @@ pub(crate) fn report(calls: u64) -> Report {
     let mut numbers = [0; THREADS as usize];
     let mut function = FunctionReport { id: FunctionId(1), ..no_calls() };
     let children = [(4, 0x40), (5, 0x50), (6, 0x60), (7, 0x70), (7, 0x74), (7, 0x78)];
-    function.row_children.keys = children.map(|(function, svma)| child_key(function, svma)).to_vec();
+    function.row_details.children.keys = children.map(|(function, svma)| child_key(function, svma)).to_vec();
     for call in 0..calls {
         let start = SPAN_NS / 50 + call * (SPAN_NS / calls / 100 * 96) + dice.roll(50);
         let thread = dice.roll(THREADS);
@@ -99,12 +99,12 @@ pub(crate) fn report(calls: u64) -> Report {
         let (row, children) = one_call(&mut dice, (thread, numbers[thread as usize]), start, waits, is_open);
         numbers[thread as usize] += 1;
         function.rows.push(row);
-        function.row_children.push(&children);
+        function.row_details.children.push(&children);
     }
     let counted = function.rows.iter().filter(|row| row.end.status.counted());
-    function.latency = Stats::of(&counted.map(|row| row.latency_ns).collect());
-    function.calls.complete = function.latency.count;
-    function.calls.open_end = calls - function.latency.count;
+    function.figures.latency = Stats::of(&counted.map(|row| row.latency_ns).collect());
+    function.calls.complete = function.figures.latency.count;
+    function.calls.open_end = calls - function.figures.latency.count;
     Report {
         trace: TraceSummary {
             window: (Ns(BEGIN_NS), Ns(BEGIN_NS + SPAN_NS)),
@@ -125,28 +125,16 @@ pub(crate) fn no_calls() -> FunctionReport {
     FunctionReport {
         id: FunctionId(1),
         calls: CallCounts::default(),
-        ended_by_jump: 0,
-        hidden: 0,
-        undecided: 0,
-        latency: Stats::default(),
-        off_cpu: Some(Stats::default()),
-        error: Default::default(),
+        figures: CallFigures { off_cpu: Some(Stats::default()), ..CallFigures::default() },
         tails: Default::default(),
-        outermost: Total::default(),
-        outermost_error_ns: 0,
-        cpu_percent: Some(0.0),
-        histogram: vec![],
-        children: vec![],
+        outermost: OutermostCalls { cpu_percent: Some(0.0), ..OutermostCalls::default() },
         callers: vec![],
-        longest_open: vec![],
         open: OpenCalls::default(),
         rows: vec![],
         off_cpu_causes: None,
-        row_children: RowChildren::default(),
-        row_reasons: RowReasons::default(),
+        row_details: RowDetails::default(),
         overfull: None,
         sliced: None,
-        counters: None,
     }
 }
 

@@ -36,21 +36,21 @@ pub(crate) fn with_counters(has_cycles: bool) -> Report {
     let function = &mut report.functions[0];
     let parts = [5..6, 3..4, 0..3, 4..5];
     for (caller, part) in function.callers.iter_mut().zip(parts) {
-        caller.counters = Some(CounterReport::of_calls(&calls[part], USER));
+        caller.figures.counters = Some(CounterReport::of_calls(&calls[part], USER));
     }
     let whole = CounterReport::of_calls(&calls, USER);
     let of_child = |number: u64| ran(300 * number, has_cycles.then_some(200 * number));
     let mut rest = whole.sum;
-    for (number, child) in (1..).zip(function.children.iter_mut()) {
+    for (number, child) in (1..).zip(function.figures.children.iter_mut()) {
         let is_code = !matches!(child.kind, ChildKind::Syscall | ChildKind::Interrupt | ChildKind::Own);
         let counted = if is_code { of_child(number) } else { ran(0, has_cycles.then_some(0)) };
         child.counted = Some(counted);
         rest = rest.without(&counted);
     }
-    for child in function.children.iter_mut().filter(|child| child.kind == ChildKind::Own) {
+    for child in function.figures.children.iter_mut().filter(|child| child.kind == ChildKind::Own) {
         child.counted = Some(rest);
     }
-    function.counters = Some(whole);
+    function.figures.counters = Some(whole);
     let is_counted = |row: &&mut CallRow| row.end.status.counted();
     for row in function.rows.iter_mut().filter(is_counted) {
         row.evidence = Evidence::Traced(TracedRow { counted: Some(calls[5]), ..*row.traced().unwrap() });

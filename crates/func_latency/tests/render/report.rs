@@ -2,11 +2,11 @@
 
 use analyzer::histogram::histogram;
 use analyzer::{
-    CallCounts, CallEnd, CallId, CallRow, CalledFrom, Caller, CallerReport, CauseLoss, ChildKind, ChildRow,
-    CpuLoss, Cut, CutCause, ErrorBound, Evidence, FunctionReport, GapPlace, Limits, Loss, OffCpuCauses,
-    OpenCaller, OpenCalls, Place, Quantiles, Reason, ReasonRow, Report, RowChildren, RowReasons,
-    SortedDurations, Stats, Status, Tails, ThreadLoss, ToldBy, Total, TraceSummary, TracedRow, Untimed,
-    Waker, WakerRow, WakerStackRow,
+    CallCounts, CallEnd, CallFigures, CallId, CallRow, CalledFrom, Caller, CallerReport, CauseLoss,
+    ChildKind, ChildRow, CpuLoss, Cut, CutCause, ErrorBound, Evidence, FunctionReport, GapPlace, Limits,
+    Loss, OffCpuCauses, OpenCaller, OpenCalls, OutermostCalls, Place, Quantiles, Reason, ReasonRow, Report,
+    RowDetails, SortedDurations, Stats, Status, Tails, ThreadLoss, ToldBy, Total, TraceSummary, TracedRow,
+    Untimed, Waker, WakerRow, WakerStackRow,
 };
 use func_latency::render::row_limit::RowLimit;
 use func_latency::render::{Names, View};
@@ -106,6 +106,12 @@ pub(crate) fn caller(
 ) -> CallerReport {
     CallerReport {
         from: CalledFrom { caller, site: if svma == 0 { None } else { place(svma) } },
+        figures: figures(latency, off_cpu, children),
+    }
+}
+
+fn figures(latency: &[u64], off_cpu: &[u64], children: &[ChildRow]) -> CallFigures {
+    CallFigures {
         latency: stats(latency),
         off_cpu: Some(stats(off_cpu)),
         error: error(latency),
@@ -162,23 +168,29 @@ pub(crate) fn function() -> FunctionReport {
     let complete = row(1, Status::Complete, 1_300_000, 1_250_000, Caller::Signal);
     FunctionReport {
         id: FunctionId(1),
-        calls: CallCounts { complete: 5, unwound: 1, open_start: 1, open_end: 2, cut: 1 },
-        ended_by_jump: 2,
-        hidden: 0,
-        undecided: 0,
-        latency: stats(&latency),
-        off_cpu: Some(stats(&off_cpu)),
-        error: ErrorBound { shorter: 1, ..error(&latency) },
+        calls: CallCounts {
+            complete: 5,
+            unwound: 1,
+            open_start: 1,
+            open_end: 2,
+            cut: 1,
+            ended_by_jump: 2,
+            ..CallCounts::default()
+        },
+        figures: CallFigures {
+            error: ErrorBound { shorter: 1, ..error(&latency) },
+            ..figures(&latency, &off_cpu, &children)
+        },
         tails: Tails {
             calls: 4,
             at_least: Quantiles::of(&durations(&[&latency[..], &[70, 90, 2_000, 9_000_000]].concat()), 0),
             at_most: Quantiles::of(&durations(&latency), 4),
         },
-        outermost: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: Some(1_250_000) },
-        outermost_error_ns: error(&latency).sum_ns,
-        cpu_percent: Some(404.04),
-        histogram: histogram(&durations(&latency), Some(&durations(&off_cpu))),
-        children: children.to_vec(),
+        outermost: OutermostCalls {
+            total: Total { count: 5, sum_ns: 1_312_430, off_cpu_ns: Some(1_250_000) },
+            error_ns: error(&latency).sum_ns,
+            cpu_percent: Some(404.04),
+        },
         callers: vec![
             caller(read, 0x10, &latency[5..], &off_cpu[5..], &children[1..2]),
             caller(long, 0x18, &latency[3..4], &off_cpu[3..4], &children[..1]),
@@ -186,14 +198,11 @@ pub(crate) fn function() -> FunctionReport {
             caller(Caller::Signal, 0, &latency[4..5], &off_cpu[4..5], &[]),
         ],
         off_cpu_causes: Some(causes()),
-        longest_open: vec![open, cut],
-        open: open_calls(read),
+        open: OpenCalls { longest: vec![open, cut], ..open_calls(read) },
         rows: vec![complete, open, cut],
-        row_children: RowChildren::default(),
-        row_reasons: RowReasons::default(),
+        row_details: RowDetails::default(),
         overfull: None,
         sliced: None,
-        counters: None,
     }
 }
 
@@ -213,6 +222,7 @@ pub(crate) fn open_calls(caller: Caller) -> OpenCalls {
             OpenCaller { from: CalledFrom { caller, site }, observed: total(1, 9_000_000, Some(8_000_000)) },
             OpenCaller { from: CalledFrom::UNKNOWN, observed: total(1, 500_000, Some(0)) },
         ],
+        longest: vec![],
         overfull: None,
     }
 }
@@ -241,28 +251,16 @@ pub(crate) fn empty_function() -> FunctionReport {
     FunctionReport {
         id: FunctionId(2),
         calls: CallCounts::default(),
-        ended_by_jump: 0,
-        hidden: 0,
-        undecided: 0,
-        latency: stats(&[]),
-        off_cpu: Some(stats(&[])),
-        error: ErrorBound::default(),
+        figures: CallFigures { off_cpu: Some(Stats::default()), ..CallFigures::default() },
         tails: Tails::default(),
-        outermost: Total::default(),
-        outermost_error_ns: 0,
-        cpu_percent: Some(0.0),
-        histogram: vec![],
-        children: vec![],
+        outermost: OutermostCalls { cpu_percent: Some(0.0), ..OutermostCalls::default() },
         callers: vec![],
         off_cpu_causes: None,
-        longest_open: vec![],
         open: OpenCalls::default(),
         rows: vec![],
-        row_children: RowChildren::default(),
-        row_reasons: RowReasons::default(),
+        row_details: RowDetails::default(),
         overfull: None,
         sliced: None,
-        counters: None,
     }
 }
 

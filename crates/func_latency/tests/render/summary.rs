@@ -1,7 +1,9 @@
 //! The first sentences of the report: only what is certain.
 
 use analyzer::histogram::histogram;
-use analyzer::{CallCounts, ChildKind, ErrorBound, FunctionReport, OpenCalls, Quantiles, Report, Tails};
+use analyzer::{
+    CallCounts, CallFigures, ChildKind, ErrorBound, FunctionReport, OpenCalls, Quantiles, Report, Tails,
+};
 use func_latency::render::text;
 
 use super::report::{child, durations, error, stats, view, whole_report};
@@ -23,18 +25,20 @@ fn report_of(off_cpu_ns: &[u64]) -> Report {
     let function = &mut report.functions[0];
     *function = FunctionReport {
         calls: CallCounts { complete: 200, ..CallCounts::default() },
-        latency: stats(&latency),
-        off_cpu: Some(stats(off_cpu_ns)),
-        error: error(&latency),
+        figures: CallFigures {
+            latency: stats(&latency),
+            off_cpu: Some(stats(off_cpu_ns)),
+            error: error(&latency),
+            histogram: histogram(&durations(&latency), Some(&durations(off_cpu_ns))),
+            children: vec![
+                child(ChildKind::Syscall, 0, 0x40, 3, 5_000_000, 4_000_000),
+                child(ChildKind::Call, 2, 0x20, 300, 900_000, 0),
+                child(ChildKind::Own, 0, 0, 200, 139_006, 0),
+            ],
+            counters: None,
+        },
         tails: Tails::default(),
-        histogram: histogram(&durations(&latency), Some(&durations(off_cpu_ns))),
-        children: vec![
-            child(ChildKind::Syscall, 0, 0x40, 3, 5_000_000, 4_000_000),
-            child(ChildKind::Call, 2, 0x20, 300, 900_000, 0),
-            child(ChildKind::Own, 0, 0, 200, 139_006, 0),
-        ],
         callers: vec![],
-        longest_open: vec![],
         open: OpenCalls::default(),
         off_cpu_causes: None,
         ..function.clone()
@@ -79,8 +83,8 @@ fn changed(change: impl FnOnce(&mut FunctionReport)) -> Vec<String> {
 fn figures_have_their_bounds_where_these_are_far_apart() {
     let p50 = |low, high| {
         let first = changed(|function| {
-            function.error.low.p50_ns = Some(low);
-            function.error.high.p50_ns = Some(high);
+            function.figures.error.low.p50_ns = Some(low);
+            function.figures.error.high.p50_ns = Some(high);
         });
         first[0].clone()
     };
@@ -92,16 +96,17 @@ fn figures_have_their_bounds_where_these_are_far_apart() {
 #[test]
 fn what_is_not_certain_is_not_said() {
     let uncertain = changed(|function| {
-        function.children[0].error_ns = 1_500_000;
-        function.children[1].error_ns = 600_000;
+        function.figures.children[0].error_ns = 1_500_000;
+        function.figures.children[1].error_ns = 600_000;
     });
     assert_eq!(uncertain[1], "83 % of the time in [syscall] (80 % of that off the CPU).");
-    let unknown =
-        changed(|function| function.children.iter_mut().for_each(|row| row.error_ns = row.total.sum_ns));
+    let unknown = changed(|function| {
+        function.figures.children.iter_mut().for_each(|row| row.error_ns = row.total.sum_ns)
+    });
     assert_eq!(unknown, [SLOW, "No call was off the CPU."]);
     let sliced = changed(|function| function.calls.complete = 300);
     assert_eq!(sliced[0], "200 of 300 calls, p50 199 ns, p99 1.00 ms.");
-    let undecided = changed(|function| function.undecided = 3);
+    let undecided = changed(|function| function.calls.undecided = 3);
     assert_eq!(undecided[0], format!("{SLOW} 3 of them may have ended at another time."));
     assert_eq!(sentences(&whole_report())[1..], ["99.1 % of the time in [syscall]."]);
 }
@@ -111,7 +116,7 @@ fn what_is_not_certain_is_not_said() {
 fn bounds_that_are_printed_alike_are_one_figure() {
     let tails = |low_ns, high_ns| {
         let first = changed(|function| {
-            let at_least = Quantiles { p99_ns: Some(low_ns), ..function.error.low };
+            let at_least = Quantiles { p99_ns: Some(low_ns), ..function.figures.error.low };
             function.tails =
                 Tails { calls: 1, at_least, at_most: Quantiles { p99_ns: Some(high_ns), ..at_least } };
         });
@@ -127,15 +132,15 @@ fn open_calls_take_back_what_they_may_change() {
     let open = |count: u64| {
         let mut report = report_of(&[1_900_000, 2_900_000]);
         let function = &mut report.functions[0];
-        let at_least = Quantiles { p99_ns: Some(2_000_000), ..function.error.low };
-        let at_most = Quantiles { p99_ns: None, ..function.error.high };
+        let at_least = Quantiles { p99_ns: Some(2_000_000), ..function.figures.error.low };
+        let at_most = Quantiles { p99_ns: None, ..function.figures.error.high };
         function.tails = Tails { calls: 1, at_least, at_most };
-        function.longest_open = whole_report().functions[0].longest_open[..1].to_vec();
+        function.open.longest = whole_report().functions[0].open.longest[..1].to_vec();
         if count == 0 {
-            function.latency = stats(&[]);
-            function.off_cpu = Some(stats(&[]));
-            function.error = ErrorBound::default();
-            function.children.clear();
+            function.figures.latency = stats(&[]);
+            function.figures.off_cpu = Some(stats(&[]));
+            function.figures.error = ErrorBound::default();
+            function.figures.children.clear();
         }
         sentences(&report)
     };

@@ -82,10 +82,10 @@ fn no_latency_is_called_exact() {
 fn callers_have_the_digits_of_their_own_error() {
     let mut report = whole_report();
     for site in &mut report.functions[0].callers {
-        if site.latency.spread.as_ref().is_some_and(|spread| spread.max_ns == 1_300_000) {
+        if site.figures.latency.spread.as_ref().is_some_and(|spread| spread.max_ns == 1_300_000) {
             let above = Some(2_100_000);
-            site.error = ErrorBound { sum_ns: 800_000, max_ns: 800_000, ..site.error };
-            site.error.high = Quantiles { min_ns: above, max_ns: above, ..site.error.high };
+            site.figures.error = ErrorBound { sum_ns: 800_000, max_ns: 800_000, ..site.figures.error };
+            site.figures.error.high = Quantiles { min_ns: above, max_ns: above, ..site.figures.error.high };
         }
     }
     let text = text_of(&report);
@@ -106,15 +106,15 @@ fn errors_as_large_as_the_figures_stand_at_histogram_and_children() {
     };
     assert_eq!((bounds_of_syscall(&certain), certain.contains(buckets)), (0, false), "{certain}");
     let function = &mut report.functions[0];
-    function.error.shorter = 4;
-    function.error.sum_ns = function.latency.sum_ns;
-    for child in function.children.iter_mut().filter(|child| child.kind == ChildKind::Syscall) {
+    function.figures.error.shorter = 4;
+    function.figures.error.sum_ns = function.figures.latency.sum_ns;
+    for child in function.figures.children.iter_mut().filter(|child| child.kind == ChildKind::Syscall) {
         child.error_ns = child.total.sum_ns;
     }
     // One caller of four is as uncertain; the others are not.
     let caller = &mut function.callers[1];
-    caller.error.shorter = 1;
-    caller.error.sum_ns = 8_000;
+    caller.figures.error.shorter = 1;
+    caller.figures.error.sum_ns = 8_000;
     let text = text_of(&report);
     let note =
         format!("  4 calls (66.7 %) took less than their own error: {buckets}\n       ns            : count");
@@ -148,8 +148,8 @@ fn open_calls_that_change_no_figure_are_a_line() {
     let mut report = whole_report();
     let function = &mut report.functions[0];
     let max_ns = function.tails.at_least.max_ns;
-    function.tails.at_least = Quantiles { max_ns, ..function.error.low };
-    function.tails.at_most = Quantiles { max_ns: None, ..function.error.high };
+    function.tails.at_least = Quantiles { max_ns, ..function.figures.error.low };
+    function.tails.at_most = Quantiles { max_ns: None, ..function.figures.error.high };
     let text = text_of(&report);
     let lines = "  max      1.30 ms  1,300,000     16
   count: 6, total: 1.31 ms
@@ -163,7 +163,7 @@ fn open_calls_that_change_no_figure_are_a_line() {
 fn percentiles_need_as_many_calls_as_they_tell_apart() {
     let mut report = whole_report();
     let titles = [9, 10, 99, 100, 999, 1000].map(|count| {
-        report.functions[0].latency.count = count;
+        report.functions[0].figures.latency.count = count;
         let text = text_of(&report);
         let rows = ["\n  p50 ", "\n  p90 ", "\n  p99 ", "\n  p99.9 "];
         rows.map(|row| text.split("Children of").next().unwrap().contains(row))
@@ -186,7 +186,7 @@ fn rounded_latencies_are_told() {
     let mut report = report();
     assert!(!text_of(&report).contains("rounded"));
     assert_eq!(json_of(&report)["functions"][0]["latency_ns"].get("rounded"), None);
-    report.functions[0].latency.rounded = true;
+    report.functions[0].figures.latency.rounded = true;
     let note = "more than 1,048,576 latencies are different: percentiles and stddev are of latencies rounded";
     assert!(text_of(&report).contains(note), "{}", text_of(&report));
     assert_eq!(json_of(&report)["functions"][0]["latency_ns"]["rounded"], true);

@@ -1,6 +1,8 @@
 //! The functions of a recording, as text and JSON.
 
-use analyzer::{CallCounts, ChildKind, ChildRow, FunctionReport, OpenCalls, Report, Total};
+use analyzer::{
+    CallCounts, CallFigures, ChildKind, ChildRow, FunctionReport, OpenCalls, OutermostCalls, Report, Total,
+};
 use func_latency::args::TopBy;
 use func_latency::render::row_limit::RowLimit;
 use func_latency::render::top::{TopView, write_json, write_text};
@@ -13,7 +15,7 @@ use super::report::{FakeNames, child, function, report, whole_report, without_ti
 fn called_twice(mut report: Report) -> Report {
     let mut other = function();
     other.id = FunctionId(3);
-    other.outermost.sum_ns = 2_000_000;
+    other.outermost.total.sum_ns = 2_000_000;
     other.calls.complete = 3;
     report.functions.push(other);
     report
@@ -76,9 +78,11 @@ fn called(id: u32, complete: u64, sum_ns: u64, children: &[ChildRow]) -> Functio
     FunctionReport {
         id: FunctionId(id),
         calls: CallCounts { complete, ..CallCounts::default() },
-        outermost: Total { count: complete, sum_ns, off_cpu_ns: Some(0) },
-        children: children.to_vec(),
-        longest_open: vec![],
+        figures: CallFigures { children: children.to_vec(), ..function().figures },
+        outermost: OutermostCalls {
+            total: Total { count: complete, sum_ns, off_cpu_ns: Some(0) },
+            ..function().outermost
+        },
         open: OpenCalls::default(),
         ..function()
     }

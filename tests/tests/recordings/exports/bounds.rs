@@ -79,7 +79,7 @@ fn calls_that_are_left_out_are_counted() {
 fn each_of_several_functions_has_a_timeline_of_its_own() {
     let Some(case) = cases().into_iter().find(|case| case.symbol == FUNCTION) else { return };
     let both = ["-f", "main", "--all"];
-    let of_function = case.report.outermost.sum_ns;
+    let of_function = case.report.outermost.total.sum_ns;
     let totals: Vec<u64> = read(&case.export("perfetto", &both)).totals().into_values().collect();
     let of_main = *totals.iter().max().unwrap();
     assert_eq!((totals.len(), totals.iter().sum::<u64>()), (2, of_main + of_function));

@@ -15,7 +15,7 @@ struct Sums {
 
 /// Cases whose function does not call itself: its calls are the outermost ones.
 fn counted_cases() -> Vec<(Case, Sums)> {
-    let is_flat = |case: &Case| case.report.outermost.count == case.report.latency.count;
+    let is_flat = |case: &Case| case.report.outermost.total.count == case.report.figures.latency.count;
     let sums = |case: &Case| {
         let mut report = command();
         report.args(["report", "--counters", "--format", "json", "-f", case.symbol, "-i"]).arg(&case.data);
@@ -47,7 +47,7 @@ fn perfettos_slices_have_them() {
         assert_eq!(sum("instructions"), instructions, "{}", case.name);
         assert_cycles(sum("cycles"), cycles, sum("cycles_error"), &case);
         let known = outermost.iter().filter(|slice| slice.arguments["instructions"].is_some()).count() as u64;
-        assert_eq!(known, case.report.latency.count, "{}: of other calls it is unknown", case.name);
+        assert_eq!(known, case.report.figures.latency.count, "{}: of other calls it is unknown", case.name);
         // Not asked for, there are none.
         let trace = perfetto::read(&case.export("perfetto", &["--all"]));
         assert!(trace.calls().all(|slice| slice.arguments.is_empty()), "{}", case.name);
@@ -75,7 +75,7 @@ fn firefox_has_a_marker_of_each_outermost_call() {
                 }
             }
         }
-        assert_eq!(markers, case.report.latency.count, "{}", case.name);
+        assert_eq!(markers, case.report.figures.latency.count, "{}", case.name);
         assert_eq!(sums[0], instructions, "{}", case.name);
         assert_cycles(sums[1], cycles, sums[2], &case);
     }

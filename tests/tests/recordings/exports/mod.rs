@@ -67,7 +67,7 @@ fn cases() -> Vec<Case> {
         let opened = Opened::new(&file).unwrap();
         let function = opened.function(symbol).unwrap();
         let report = opened.analyse(&[function], &DecodeOptions::default()).functions.remove(0);
-        assert!(report.outermost.count > 0, "{name}");
+        assert!(report.outermost.total.count > 0, "{name}");
         let directory = tempfile::tempdir().unwrap();
         Some(Case { name, data, symbol, report, directory })
     };
@@ -85,10 +85,10 @@ fn folded_sum(path: &Path) -> u64 {
 #[test]
 fn folded_stacks_and_flame_graphs() {
     for case in cases() {
-        let Total { sum_ns, .. } = case.report.outermost;
+        let Total { sum_ns, .. } = case.report.outermost.total;
         assert_eq!(folded_sum(&case.export("folded", &[])), sum_ns, "{}", case.name);
         let on_cpu_ns = folded_sum(&case.export("folded", &["--weight", "cpu"]));
-        assert_eq!(Some(on_cpu_ns), case.report.outermost.on_cpu_ns(), "{}", case.name);
+        assert_eq!(Some(on_cpu_ns), case.report.outermost.total.on_cpu_ns(), "{}", case.name);
         let svg = text(&case.export("flamegraph", &[]));
         let all = svg.split("<title>all (").nth(1).and_then(|all| all.split(' ').next()).unwrap();
         assert_eq!(all.replace(',', ""), sum_ns.to_string(), "{}", case.name);

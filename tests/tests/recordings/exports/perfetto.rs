@@ -181,12 +181,12 @@ fn perfettos_schema_has_every_field_and_slices_nest() {
         let (calls, total) = outermost.fold((0, 0), |(calls, total), slice| (calls + 1, total + slice.ns));
         // Those that were not seen whole are there, too.
         assert!(
-            calls >= case.report.outermost.count && total >= case.report.outermost.sum_ns,
+            calls >= case.report.outermost.total.count && total >= case.report.outermost.total.sum_ns,
             "{}",
             case.name
         );
-        let is_whole = calls == case.report.outermost.count;
-        assert!(!is_whole || total == case.report.outermost.sum_ns, "{}", case.name);
+        let is_whole = calls == case.report.outermost.total.count;
+        assert!(!is_whole || total == case.report.outermost.total.sum_ns, "{}", case.name);
         if case.name == "sq1" {
             assert!(is_whole);
         }
@@ -220,7 +220,7 @@ fn perfettos_own_schema_reads_its_trace() {
         if case.name == "sq1" {
             let lost = trace.left_out().unwrap();
             let all = (outermost + lost["in_no_other_call"], outermost_ns + lost["time_of_these_ns"]);
-            assert_eq!(all, (case.report.outermost.count, case.report.outermost.sum_ns));
+            assert_eq!(all, (case.report.outermost.total.count, case.report.outermost.total.sum_ns));
         }
     }
 }

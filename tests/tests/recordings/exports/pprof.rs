@@ -28,9 +28,10 @@ fn pprof_reads_its_profile() {
     }
     for case in cases() {
         let profile = case.export("pprof", &[]);
-        for (index, expect) in
-            [("latency", case.report.outermost.sum_ns), ("cpu", case.report.outermost.on_cpu_ns().unwrap())]
-        {
+        for (index, expect) in [
+            ("latency", case.report.outermost.total.sum_ns),
+            ("cpu", case.report.outermost.total.on_cpu_ns().unwrap()),
+        ] {
             let output = Command::new("go")
                 .args([
                     "tool",
@@ -77,9 +78,10 @@ fn pprof_lists_source_lines() {
             number.parse::<u64>().ok().map(|_| (ns(flat), ns(cum), text.trim().to_owned()))
         };
         let lines: Vec<(u64, u64, String)> = list.lines().filter_map(line).collect();
-        let children = case.report.children.iter();
+        let children = case.report.figures.children.iter();
         let uncalled = children.filter(|row| row.kind != ChildKind::Own && row.site.is_none());
-        let of_lines_ns = case.report.outermost.sum_ns - uncalled.map(|row| row.total.sum_ns).sum::<u64>();
+        let of_lines_ns =
+            case.report.outermost.total.sum_ns - uncalled.map(|row| row.total.sum_ns).sum::<u64>();
         assert_eq!(lines.iter().map(|line| line.1).sum::<u64>(), of_lines_ns, "{list}");
         let of = |text: &str| lines.iter().filter(|line| line.2.contains(text)).collect::<Vec<_>>();
         let [(0, calls_ns, _)] = of("= simple_fn(i) + fact_rec(")[..] else { panic!("{list}") };

@@ -25,10 +25,15 @@ fn rows_are_those_of_the_report() {
 fn duckdb_reads_rows() {
     let Some(python) = Python::with("duckdb") else { return };
     for case in cases() {
-        let FunctionReport { latency, off_cpu, rows, .. } = &case.report;
+        let FunctionReport { figures, rows, .. } = &case.report;
         for format in ["csv", "jsonl"] {
             let read = python.run("rows_in_duckdb.py", &case.export(format, &[]));
-            let expect = [rows.len() as u64, latency.count, latency.sum_ns, off_cpu.unwrap().sum_ns];
+            let expect = [
+                rows.len() as u64,
+                figures.latency.count,
+                figures.latency.sum_ns,
+                figures.off_cpu.unwrap().sum_ns,
+            ];
             assert_eq!(read, expect, "{}: {format}", case.name);
         }
     }

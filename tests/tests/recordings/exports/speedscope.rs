@@ -65,7 +65,7 @@ fn speedscope_opens_folded_stacks_and_pprof() {
             let number = total.strip_suffix(" (100%)").unwrap_or_default();
             let ns: String = number.chars().filter(char::is_ascii_digit).collect();
             if format == "folded" {
-                assert_eq!(ns, case.report.outermost.sum_ns.to_string(), "{}: {total}", case.name);
+                assert_eq!(ns, case.report.outermost.total.sum_ns.to_string(), "{}: {total}", case.name);
             } else {
                 assert!(!ns.is_empty(), "{}: {total}", case.name);
             }

@@ -53,7 +53,7 @@ pub(crate) fn differences(
         found.extend(children(name, opened, report));
     }
     if says("outermost") {
-        found.insert(format!("{name} outermost {}", report.outermost.count));
+        found.insert(format!("{name} outermost {}", report.outermost.total.count));
     }
     if says("ends") {
         found.insert(format!("{name} ends {}", ends(report)));
@@ -115,7 +115,7 @@ fn counts(name: &str, report: &FunctionReport) -> BTreeSet<String> {
         ("open_start", calls.open_start),
         ("open_end", calls.open_end),
         ("cut", calls.cut),
-        ("by_jump", report.ended_by_jump),
+        ("by_jump", report.calls.ended_by_jump),
     ];
     let line = |(what, count)| format!("{name} {what} {count}");
     counts.into_iter().filter(|&(_, count)| count > 0).map(line).collect()
@@ -132,14 +132,14 @@ fn callers(name: &str, opened: &Opened<'_>, report: &FunctionReport) -> BTreeSet
             Caller::Interrupt => "[interrupt] interrupt".to_owned(),
             Caller::Unknown => "[unknown]".to_owned(),
         };
-        *counts.entry(who).or_default() += caller.latency.count;
+        *counts.entry(who).or_default() += caller.figures.latency.count;
     }
     counts.into_iter().map(|(who, count)| format!("{name} from {who} {count}")).collect()
 }
 
 fn children(name: &str, opened: &Opened<'_>, report: &FunctionReport) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for child in &report.children {
+    for child in &report.figures.children {
         let who = match child.kind {
             ChildKind::Own | ChildKind::Interrupt => continue,
             ChildKind::Syscall => "[syscall]".to_owned(),

@@ -85,6 +85,7 @@ fn between_two_usdt_probes() {
         assert_eq!(by_thread(answer, |_| true), queries);
         assert_eq!(answer.calls.complete + answer.calls.unwound, queries.iter().sum::<u64>());
         let steps: u64 = answer
+            .figures
             .children
             .iter()
             .filter(|child| child.kind == analyzer::ChildKind::Call)

@@ -121,7 +121,9 @@ fn from_entry_to_return_address_it_is_the_function() {
                 assert_eq!(row, other, "{what}");
             }
             assert_eq!(of_function.len(), of_region.len(), "{what}");
-            let figures = |f: &FunctionReport| (f.latency, f.off_cpu, f.cpu_percent, f.children.clone());
+            let figures = |f: &FunctionReport| {
+                (f.figures.latency, f.figures.off_cpu, f.outermost.cpu_percent, f.figures.children.clone())
+            };
             assert_eq!(figures(function), figures(region), "{what}");
             calls += of_function.len();
         }

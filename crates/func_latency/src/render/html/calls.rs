@@ -124,16 +124,16 @@ pub(super) fn pack(
         name: names.function(function.id),
         object: names.object_of(function.id),
         calls: rows.len(),
-        p999_ns: function.latency.spread.map(|spread| spread.p999_ns),
+        p999_ns: function.figures.latency.spread.map(|spread| spread.p999_ns),
         threads: threads.keys().map(|tid| tid.0.to_string()).collect(),
         callers: callers.keys().map(|key| Caller::of(names, *key, typical)).collect(),
-        children: function.row_children.keys.iter().map(|key| Child::of(names, key)).collect(),
+        children: function.row_details.children.keys.iter().map(|key| Child::of(names, key)).collect(),
         causes: causes.0.into_keys().collect(),
         children_of_one_in: with_children.one_in,
-        p50_ns: function.latency.spread.map_or(0, |spread| spread.p50_ns),
+        p50_ns: function.figures.latency.spread.map_or(0, |spread| spread.p50_ns),
         p99_ns: p99_ns(function),
-        max_ns: function.latency.spread.map_or(0, |spread| spread.max_ns),
-        total_ns: function.latency.sum_ns,
+        max_ns: function.figures.latency.spread.map_or(0, |spread| spread.max_ns),
+        total_ns: function.figures.latency.sum_ns,
         figures_of: function.sliced.map(|sliced| slice_name(sliced.figures_of)),
     };
     Ok((packed, columns.finish()?))
@@ -191,7 +191,7 @@ const fn is_sampled(number: u64, one_in: u64) -> bool {
 
 /// 0 if no call was seen from entry to end.
 fn p99_ns(function: &FunctionReport) -> u64 {
-    function.latency.spread.map_or(0, |spread| spread.p99_ns)
+    function.figures.latency.spread.map_or(0, |spread| spread.p99_ns)
 }
 
 /// The calls that have their children in the page.
@@ -206,7 +206,7 @@ impl WithChildren {
     /// Of a function with the children of rows in its report; at most about `children_max` of ordinary calls.
     pub(super) fn of(function: &FunctionReport, typical: &TypicalCalls, children_max: usize) -> Self {
         let rows = &function.rows;
-        let all: usize = (0..rows.len()).map(|number| function.row_children.of(number).len()).sum();
+        let all: usize = (0..rows.len()).map(|number| function.row_details.children.of(number).len()).sum();
         let one_in = all.div_ceil(children_max.max(1)).max(1);
         let slow_ns = p99_ns(function);
         let typical: BTreeSet<usize> = typical.values().copied().collect();
@@ -225,7 +225,7 @@ impl WithChildren {
         function: &'f FunctionReport,
     ) -> impl Iterator<Item = &'f RowChild> + Clone {
         let rows = self.is_in.iter().enumerate().filter(|(_, is_in)| **is_in);
-        rows.flat_map(|(number, _)| function.row_children.of(number))
+        rows.flat_map(|(number, _)| function.row_details.children.of(number))
     }
 }
 
@@ -236,7 +236,7 @@ fn put_children(
     with_children: &WithChildren,
 ) -> io::Result<()> {
     let counts = with_children.is_in.iter().enumerate().map(|(number, is_in)| match is_in {
-        true => function.row_children.of(number).len() as u64 + 1,
+        true => function.row_details.children.of(number).len() as u64 + 1,
         false => 0,
     });
     columns.put(counts)?;

@@ -36,7 +36,7 @@ pub(super) fn pack(
     with_children: &WithChildren,
     inside: Option<&Inside>,
 ) -> io::Result<Option<(Counters, String)>> {
-    let Some(report) = &function.counters else { return Ok(None) };
+    let Some(report) = &function.figures.counters else { return Ok(None) };
     let is_known = |metric| CounterReport::get(report, metric).is_some();
     let counters = Counters {
         cycles: is_known(Metric::Cycles),

@@ -51,7 +51,7 @@ pub(super) fn pack(
     let mut columns = ByteColumns::new();
     columns.put(rows.clone().map(|row| inside.map_or(0, |inside| number(inside.way(row)))))?;
     columns.put(rows.map(|row| inside.map_or(0, |inside| inside.chain(row) as u64)))?;
-    put_reasons(&mut columns, &function.row_reasons, function.rows.len())?;
+    put_reasons(&mut columns, &function.row_details.reasons, function.rows.len())?;
     let chains = inside.map_or(&[][..], |inside| inside.chains.all());
     let ways = Ways {
         ways: inside.map_or_else(Vec::new, |inside| named_ways(view, function.id, &inside.modes)),
@@ -60,7 +60,7 @@ pub(super) fn pack(
             .map(|c| ChainCell { nearer: c.nearer, name: around(names, c.function) })
             .collect(),
         thread_names: thread_names(function, inside),
-        reasons: function.row_reasons.reasons.iter().map(reason_name).collect(),
+        reasons: function.row_details.reasons.reasons.iter().map(reason_name).collect(),
         known: inside.is_some(),
     };
     Ok((ways, columns.finish()?))

@@ -94,8 +94,8 @@ pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<
         object: object.clone(),
         calls: figures.counted_calls(),
         not_counted: not_counted(figures),
-        latency_ns: IntervalLatency::of(&figures.latency, &figures.error),
-        off_cpu_ns: figures.off_cpu.as_ref().map(|stats| stats.sum_ns),
+        latency_ns: IntervalLatency::of(&figures.figures.latency, &figures.figures.error),
+        off_cpu_ns: figures.figures.off_cpu.as_ref().map(|stats| stats.sum_ns),
     };
     let functions = interval.figures.iter().zip(interval.names).map(function);
     let (trace, probes) = match interval.seen_by {

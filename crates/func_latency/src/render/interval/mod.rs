@@ -116,15 +116,15 @@ pub(crate) fn write(out: &mut dyn Write, interval: &Interval<'_>) -> io::Result<
 
 fn cells(function: &FunctionReport, interval: &Interval<'_>) -> [String; 10] {
     let none = || "-".to_owned();
-    let latency = &function.latency;
+    let latency = &function.figures.latency;
     let spread = latency.spread.as_ref();
     let of = |pick: fn(&analyzer::Spread) -> u64| spread.map_or_else(none, |spread| duration(pick(spread)));
-    let off_cpu = function.off_cpu.as_ref().filter(|_| latency.count > 0);
+    let off_cpu = function.figures.off_cpu.as_ref().filter(|_| latency.count > 0);
     let lost = duration(interval.lost_ns);
     let [first, second, third] = match interval.seen_by {
         SeenBy::Trace(trace) => [size(trace.rate(interval.interval_ns)), lost, duration(trace.behind_ns)],
         SeenBy::Probes { cost_percent } => {
-            let error = spread.map(|spread| function.error.of(spread.p50_ns, |ranks| ranks.p50_ns));
+            let error = spread.map(|spread| function.figures.error.of(spread.p50_ns, |ranks| ranks.p50_ns));
             [error.map_or_else(none, duration), lost, format!("{} %", percent(cost_percent))]
         }
     };

@@ -92,13 +92,13 @@ fn histograms(text: &mut String, totals: &Totals<'_>) {
     for (function, names) in totals.figures.iter().zip(totals.names) {
         let labels = labels(names);
         let mut count = 0;
-        for bucket in &function.histogram {
+        for bucket in &function.figures.histogram {
             count += bucket.count;
             // The bucket has latencies below `high`, in whole ns.
             let most_s = bucket.high_ns.saturating_sub(1) as f64 / 1e9;
             let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{most_s:?}\"}} {count}");
         }
-        let (count, sum_s) = (function.latency.count, function.latency.sum_ns as f64 / 1e9);
+        let (count, sum_s) = (function.figures.latency.count, function.figures.latency.sum_ns as f64 / 1e9);
         let _ = write!(
             text,
             "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_count{{{labels}}} {count}\n{name}_sum{{{labels}}} {sum_s}\n"

@@ -278,13 +278,14 @@ impl RowSink for RowsWriter<'_> {
 /// # Errors
 /// What `out` says.
 pub fn write(out: &mut dyn Write, form: RowsForm, report: &Report, names: &dyn Names) -> io::Result<()> {
-    let counters = |function: &FunctionReport| function.counters.as_ref().map(|counters| counters.asked);
+    let counters =
+        |function: &FunctionReport| function.figures.counters.as_ref().map(|counters| counters.asked);
     let asked = report.functions.iter().find_map(counters);
     let mut maker = LineMaker::new(names, &Origin::default(), asked);
     maker.write_header(out, form)?;
     let rows = report.functions.iter().flat_map(|function| {
         let numbered = function.rows.iter().enumerate();
-        numbered.map(|(number, call)| (call, function.row_reasons.longest_of(number)))
+        numbered.map(|(number, call)| (call, function.row_details.reasons.longest_of(number)))
     });
     for (call, waited_for) in rows {
         maker.write(out, form, call, waited_for)?;

@@ -89,7 +89,7 @@ pub fn write_file(
     let sink = output.sink();
     for (number, function) in report.functions.iter().enumerate() {
         for (at, row) in function.rows.iter().enumerate() {
-            sink.row(number, row, function.row_reasons.longest_of(at));
+            sink.row(number, row, function.row_details.reasons.longest_of(at));
             if let Some(parts) = parts.of_calls.get(&(row.id, row.start_ns)).filter(|_| sink.wants_parts()) {
                 sink.parts(row, parts);
             }

@@ -100,14 +100,15 @@ pub(crate) fn capture_name(start_ns: u64, hit: &str) -> String {
 impl FunctionFigures {
     /// Of a report, with the names of `names`.
     pub(crate) fn of(report: &FunctionReport, name: &str, names: &dyn Names) -> Self {
-        let is_any = report.latency.count > 0;
-        let off_cpu = report.off_cpu.as_ref().filter(|_| is_any);
-        let children = report.children.iter();
+        let is_any = report.figures.latency.count > 0;
+        let off_cpu = report.figures.off_cpu.as_ref().filter(|_| is_any);
+        let children = report.figures.children.iter();
         let children =
             children.map(|child| (child_name(names, child), child.total.sum_ns, child.total.count));
         let callers = report.callers.iter();
-        let callers =
-            callers.map(|of| (caller_name(names, of.from.caller), of.latency.sum_ns, of.latency.count));
+        let callers = callers.map(|of| {
+            (caller_name(names, of.from.caller), of.figures.latency.sum_ns, of.figures.latency.count)
+        });
         let waits = report.off_cpu_causes.iter().flat_map(|causes| &causes.reasons);
         let waits = waits.map(|row| (reason_name(&row.reason), row.split.total_ns(), row.count));
         let wakers = report.off_cpu_causes.iter().flat_map(|causes| &causes.wakers);
@@ -115,14 +116,15 @@ impl FunctionFigures {
         Self {
             name: printable(name),
             calls: report.counted_calls(),
-            latency: is_any.then_some(report.latency),
+            latency: is_any.then_some(report.figures.latency),
             error_ns: report
+                .figures
                 .latency
                 .spread
                 .as_ref()
-                .map(|spread| report.error.of(spread.p50_ns, |q| q.p50_ns)),
-            off_cpu: off_cpu.map(|stats| share(stats.sum_ns, report.latency.sum_ns)),
-            histogram: report.histogram.clone(),
+                .map(|spread| report.figures.error.of(spread.p50_ns, |q| q.p50_ns)),
+            off_cpu: off_cpu.map(|stats| share(stats.sum_ns, report.figures.latency.sum_ns)),
+            histogram: report.figures.histogram.clone(),
             children: rows(children),
             callers: rows(callers),
             waits: rows(waits),

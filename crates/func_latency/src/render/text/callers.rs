@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use analyzer::{CalledFrom, Caller, CallerReport, ChildRow, Counted, FunctionReport};
 
-use super::figures::{Figures, OffCpuFigures};
+use super::figures::Figures;
 use super::{children, counters, rule, uncertain};
 use crate::printable::printable;
 use crate::render::names::caller_name;
@@ -27,22 +27,22 @@ pub(super) struct CallerGroup<'a> {
 
 impl CallerGroup<'_> {
     pub(super) fn calls(&self) -> u64 {
-        self.sites.iter().map(|s| s.latency.count).sum()
+        self.sites.iter().map(|s| s.figures.latency.count).sum()
     }
 
     fn sum_ns(&self) -> u64 {
-        self.sites.iter().map(|s| s.latency.sum_ns).fold(0, u64::saturating_add)
+        self.sites.iter().map(|s| s.figures.latency.sum_ns).fold(0, u64::saturating_add)
     }
 
     /// Mean off-CPU time, if known.
     fn off_cpu_average(&self) -> Option<String> {
-        let of_sites = self.sites.iter().map(|s| s.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns));
+        let of_sites = self.sites.iter().map(|s| s.figures.off_cpu.as_ref().map(|off_cpu| off_cpu.sum_ns));
         let sum_ns = of_sites.sum::<Option<u64>>()?;
         Some(mean_duration(sum_ns as f64 / self.calls().max(1) as f64))
     }
 
     fn error_ns(&self) -> u64 {
-        self.sites.iter().map(|s| s.error.sum_ns).fold(0, u64::saturating_add)
+        self.sites.iter().map(|s| s.figures.error.sum_ns).fold(0, u64::saturating_add)
     }
 
     /// Mean latency, without digits below its error.
@@ -52,11 +52,11 @@ impl CallerGroup<'_> {
     }
 
     fn cpu_percent(&self) -> Option<f64> {
-        if self.sites.iter().any(|site| site.off_cpu.is_none()) {
+        if self.sites.iter().any(|site| site.figures.off_cpu.is_none()) {
             return None;
         }
         // Not `sum`: that of nothing is -0.0.
-        let mut children = self.sites.iter().flat_map(|s| &s.children);
+        let mut children = self.sites.iter().flat_map(|s| &s.figures.children);
         children.try_fold(0.0, |sum, child| Some(sum + child.cpu_percent?))
     }
 
@@ -64,7 +64,7 @@ impl CallerGroup<'_> {
     fn executed(&self) -> Option<Counted> {
         let mut sum = Counted::default();
         self.sites.iter().try_for_each(|site| {
-            sum.add(&site.counters.as_ref()?.sum);
+            sum.add(&site.figures.counters.as_ref()?.sum);
             Some(())
         })?;
         Some(sum)
@@ -193,29 +193,24 @@ fn section(
     for note in group.notes(view) {
         writeln!(out, "      {}", printable(&note))?;
     }
-    let buckets = histogram::merged(group.sites.iter().map(|s| s.histogram.as_slice()));
-    let shorter = group.sites.iter().map(|s| s.error.shorter).fold(0, u64::saturating_add);
+    let buckets = histogram::merged(group.sites.iter().map(|s| s.figures.histogram.as_slice()));
+    let shorter = group.sites.iter().map(|s| s.figures.error.shorter).fold(0, u64::saturating_add);
     uncertain::histogram(out, shorter, group.calls())?;
     match view.by {
         Some(metric) => {
-            counters::histogram(out, group.sites.iter().map(|site| site.counters.as_ref()), metric)?;
+            counters::histogram(out, group.sites.iter().map(|site| site.figures.counters.as_ref()), metric)?;
         }
         None => histogram::write(out, &buckets)?,
     }
     writeln!(out)?;
     match group.sites.as_slice() {
-        [site] => {
-            let off_cpu = OffCpuFigures::of(site.off_cpu.as_ref(), &buckets);
-            let figures =
-                Figures { latency: &site.latency, error: &site.error, tails: None, off_cpu, outermost: None };
-            figures.write(out, width)?;
-        }
+        [site] => Figures { of: &site.figures, tails: None, outermost: None }.write(out, width)?,
         sites => several_sites(out, sites, group)?,
     }
     if let Some(cpu_percent) = group.cpu_percent() {
         writeln!(out, "  CPU percent: {} %", percent(cpu_percent))?;
     }
-    let rows: Vec<ChildRow> = group.sites.iter().flat_map(|s| &s.children).copied().collect();
+    let rows: Vec<ChildRow> = group.sites.iter().flat_map(|s| &s.figures.children).copied().collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -232,16 +227,16 @@ fn several_sites(out: &mut dyn Write, sites: &[&CallerReport], group: &CallerGro
     let within = |ns: u64, low: u64, high: u64| {
         duration_within(ns, ns.saturating_sub(low).max(high.saturating_sub(ns)))
     };
-    let min = least(|s| s.latency.spread.as_ref().map(|spread| spread.min_ns));
-    let max = most(|s| s.latency.spread.as_ref().map(|spread| spread.max_ns));
+    let min = least(|s| s.figures.latency.spread.as_ref().map(|spread| spread.min_ns));
+    let max = most(|s| s.figures.latency.spread.as_ref().map(|spread| spread.max_ns));
     let off_cpu = group.off_cpu_average().map(|average| format!(", off-CPU average: {average}"));
     writeln!(
         out,
         "  count: {}, average: {}, min: {}, max: {}{} (percentiles of each site: -U)",
         grouped(group.calls()),
         group.average(),
-        within(min, least(|s| s.error.low.min_ns), least(|s| s.error.high.min_ns)),
-        within(max, most(|s| s.error.low.max_ns), most(|s| s.error.high.max_ns)),
+        within(min, least(|s| s.figures.error.low.min_ns), least(|s| s.figures.error.high.min_ns)),
+        within(max, most(|s| s.figures.error.low.max_ns), most(|s| s.figures.error.high.max_ns)),
         off_cpu.unwrap_or_default()
     )
 }

@@ -47,10 +47,10 @@ pub(super) fn write(
     name: &str,
     width: usize,
 ) -> io::Result<()> {
-    let Some(counters) = &function.counters else { return Ok(()) };
+    let Some(counters) = &function.figures.counters else { return Ok(()) };
     super::rule(out, '-', width)?;
     writeln!(out, "Counters of [{name}]")?;
-    let Some(latency) = &function.latency.spread else {
+    let Some(latency) = &function.figures.latency.spread else {
         return writeln!(out, "  unknown: no call was seen from entry to end");
     };
     let right = |title| (title, Align::Right);
@@ -70,7 +70,7 @@ pub(super) fn write(
     };
     table.row(row("mean", exact_mean(latency.mean_ns), &|metric, spread| mean(metric, spread)));
     table.row(row("stddev", exact_mean(latency.stddev_ns), &|metric, spread| scaled(metric, spread.stddev)));
-    for line in LINES.iter().filter(|line| line.least_calls <= function.latency.count) {
+    for line in LINES.iter().filter(|line| line.least_calls <= function.figures.latency.count) {
         let cell = |metric, spread: &CountSpread| figure(metric, (line.of)(spread));
         table.row(row(line.name, grouped((line.ns)(latency)), &cell));
     }

@@ -28,10 +28,10 @@ pub(super) fn write(
     writeln!(out, "  latency: not known: {why}")?;
     function::counts(out, view, function, inlined)?;
     counters::write(out, view, function, &name, width)?;
-    if !function.children.is_empty() {
+    if !function.figures.children.is_empty() {
         rule(out, '-', width)?;
         writeln!(out, "Children of [{name}]")?;
-        let mut rows = children::rows(view, &function.children);
+        let mut rows = children::rows(view, &function.figures.children);
         rows.sort_by_key(|row| Reverse(row.count()));
         let whole = rows.iter().map(Folded::count).fold(0, u64::saturating_add);
         let mut titles = children::titles(view);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyzer::{Bucket, ErrorBound, Quantiles, Spread, Stats, Tails, Total};
+use analyzer::{CallFigures, OutermostCalls, Quantiles, Spread, Stats, Tails};
 
 use crate::render::table::{Align, Table};
 use crate::render::units::{
@@ -11,14 +11,11 @@ use crate::render::units::{
 
 /// The figures of a set of calls: average, extremes, percentiles.
 pub(super) struct Figures<'r> {
-    pub(super) latency: &'r Stats,
-    pub(super) error: &'r ErrorBound,
+    pub(super) of: &'r CallFigures,
     /// What they may be with the calls that were not seen to end, if there are some.
     pub(super) tails: Option<&'r Tails>,
-    /// Off-CPU time, if it is known.
-    pub(super) off_cpu: Option<OffCpuFigures<'r>>,
-    /// The calls that are inside of no other one, with the error of their sum, where some are.
-    pub(super) outermost: Option<(Total, u64)>,
+    /// The calls that are inside of no other one, where some are.
+    pub(super) outermost: Option<OutermostCalls>,
 }
 
 /// Off-CPU time of a set of calls.
@@ -30,9 +27,9 @@ pub(super) struct OffCpuFigures<'r> {
 }
 
 impl<'r> OffCpuFigures<'r> {
-    pub(super) fn of(stats: Option<&'r Stats>, histogram: &[Bucket]) -> Option<Self> {
-        let calls = histogram.iter().filter_map(|bucket| bucket.off_cpu_count).sum();
-        stats.map(|stats| Self { stats, calls })
+    pub(super) fn of(figures: &'r CallFigures) -> Option<Self> {
+        let calls = figures.histogram.iter().filter_map(|bucket| bucket.off_cpu_count).sum();
+        figures.off_cpu.as_ref().map(|stats| Self { stats, calls })
     }
 }
 
@@ -62,7 +59,7 @@ impl Figures<'_> {
     /// Writes them rounded to what is known, and as they were measured, with how far off they may be; nothing
     /// where no call has ended.
     pub(super) fn write(&self, out: &mut dyn Write, width: usize) -> io::Result<()> {
-        let Some(spread) = &self.latency.spread else {
+        let Some(spread) = &self.of.latency.spread else {
             return Ok(());
         };
         let right = |title| (title, Align::Right);
@@ -71,7 +68,7 @@ impl Figures<'_> {
         if tails.is_some() {
             titles.push(right("with open calls"));
         }
-        let off_spread = self.off_cpu.and_then(|off_cpu| off_cpu.stats.spread.as_ref());
+        let off_spread = self.of.off_cpu.as_ref().and_then(|off_cpu| off_cpu.spread.as_ref());
         if off_spread.is_some() {
             titles.extend([right("off-CPU"), right("in ns")]);
         }
@@ -100,18 +97,18 @@ impl Figures<'_> {
 
     /// The figures that there are enough calls for.
     fn figures(&self) -> impl Iterator<Item = &'static Figure> + '_ {
-        FIGURES.iter().filter(|figure| figure.least_calls <= self.latency.count)
+        FIGURES.iter().filter(|figure| figure.least_calls <= self.of.latency.count)
     }
 
     /// A figure, and how far off it may be.
     fn within(&self, spread: &Spread, figure: &Figure) -> (u64, u64) {
         let ns = (figure.of_spread)(spread);
-        (ns, self.error.of(ns, figure.of))
+        (ns, self.of.error.of(ns, figure.of))
     }
 
     /// A figure for a sentence: between its bounds, where these are not close.
     pub(super) fn brief(&self, figure: &Figure) -> Option<String> {
-        let spread = self.latency.spread.as_ref()?;
+        let spread = self.of.latency.spread.as_ref()?;
         if let Some(tails) = self.tails.filter(|_| self.is_changed(spread, figure)) {
             return Some(with_open_calls(figure, tails));
         }
@@ -120,7 +117,7 @@ impl Figures<'_> {
             return Some(duration_within(ns, error_ns));
         }
         let bound = |of: &Quantiles| (figure.of)(of).unwrap_or(ns);
-        Some(format!("{} to {}", duration(bound(&self.error.low)), duration(bound(&self.error.high))))
+        Some(format!("{} to {}", duration(bound(&self.of.error.low)), duration(bound(&self.of.error.high))))
     }
 
     /// Open calls may move a figure by more than its error. The longest of all calls they always may.
@@ -138,7 +135,7 @@ impl Figures<'_> {
     }
 
     fn average(&self, spread: &Spread) -> Vec<String> {
-        let error_ns = self.error.sum_ns as f64 / self.latency.count as f64;
+        let error_ns = self.of.error.sum_ns as f64 / self.of.latency.count as f64;
         let rounded = mean_duration_within(spread.mean_ns, error_ns);
         let mut cells = vec!["average".to_owned(), rounded];
         let is_number = error_ns.round() < spread.mean_ns.round() || error_ns < 1.0;
@@ -147,20 +144,22 @@ impl Figures<'_> {
     }
 
     fn totals(&self, out: &mut dyn Write) -> io::Result<()> {
-        let latency = self.latency;
+        let latency = &self.of.latency;
         let (sum_ns, error_ns) = match self.outermost {
-            Some((outermost, error_ns)) => (outermost.sum_ns, error_ns),
-            None => (latency.sum_ns, self.error.sum_ns),
+            Some(outermost) => (outermost.total.sum_ns, outermost.error_ns),
+            None => (latency.sum_ns, self.of.error.sum_ns),
         };
         let total = duration_within(sum_ns, error_ns);
         write!(out, "  count: {}, total: {total}", grouped(latency.count))?;
-        match self.off_cpu {
+        match OffCpuFigures::of(self.of) {
             Some(OffCpuFigures { stats, calls }) => writeln!(
                 out,
                 ", off-CPU: {} ({} % of calls), total {}",
                 grouped(calls),
                 percent(share(calls, latency.count)),
-                duration(self.outermost.and_then(|(total, _)| total.off_cpu_ns).unwrap_or(stats.sum_ns))
+                duration(
+                    self.outermost.and_then(|outermost| outermost.total.off_cpu_ns).unwrap_or(stats.sum_ns)
+                )
             ),
             None => writeln!(out),
         }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analyzer::{CallCounts, CallRow, FunctionReport};
 
-use super::figures::{Figures, OffCpuFigures};
+use super::figures::Figures;
 use super::{
     callers, children, code_blocks, counters, off_cpu, open_calls, rule, slices, summary, uncertain,
 };
@@ -25,23 +25,23 @@ pub(super) fn write(
         return no_call(out, inlined);
     }
     let figures = Figures {
-        latency: &function.latency,
-        error: &function.error,
+        of: &function.figures,
         tails: Some(&function.tails).filter(|tails| tails.calls > 0),
-        off_cpu: OffCpuFigures::of(function.off_cpu.as_ref(), &function.histogram),
-        outermost: (function.nested_calls() > 0).then_some((function.outermost, function.outermost_error_ns)),
+        outermost: (function.nested_calls() > 0).then_some(function.outermost),
     };
     summary::write(out, view, function, &figures, width)?;
-    if function.latency.count > 0 {
-        uncertain::histogram(out, function.error.shorter, function.latency.count)?;
+    if function.figures.latency.count > 0 {
+        uncertain::histogram(out, function.figures.error.shorter, function.figures.latency.count)?;
         match view.by {
-            Some(metric) => counters::histogram(out, std::iter::once(function.counters.as_ref()), metric)?,
-            None => histogram::write(out, &function.histogram)?,
+            Some(metric) => {
+                counters::histogram(out, std::iter::once(function.figures.counters.as_ref()), metric)?
+            }
+            None => histogram::write(out, &function.figures.histogram)?,
         }
         writeln!(out)?;
     }
     figures.write(out, width)?;
-    if function.latency.count > 0 {
+    if function.figures.latency.count > 0 {
         error_line(out, view, function, width)?;
         cpu_line(out, view, function)?;
     }
@@ -49,7 +49,7 @@ pub(super) fn write(
     counts(out, view, function, inlined)?;
     nested(out, function, width)?;
     counters::write(out, view, function, &name, width)?;
-    if function.children.is_empty() {
+    if function.figures.children.is_empty() {
         slices::no_children(out, function)?;
     } else {
         rule(out, '-', width)?;
@@ -61,7 +61,7 @@ pub(super) fn write(
                 "  by way of other functions it calls itself: their time has that of nested calls again"
             )?;
         }
-        children::write(out, view, &function.children, function.time_once(), width)?;
+        children::write(out, view, &function.figures.children, function.time_once(), width)?;
     }
     if let Some(blocks) = view.code_blocks_of(function.id) {
         rule(out, '-', width)?;
@@ -104,7 +104,7 @@ fn error_line(
     function: &FunctionReport,
     width: usize,
 ) -> io::Result<()> {
-    let (error, count) = (&function.error, function.latency.count);
+    let (error, count) = (&function.figures.error, function.figures.latency.count);
     let mean = mean_duration(error.sum_ns as f64 / count as f64);
     let max = duration(error.max_ns);
     if view.is_probed() {
@@ -122,7 +122,7 @@ fn error_line(
         );
         write_sentence(out, &sentence, (2, 4), width)?;
     }
-    if function.latency.rounded {
+    if function.figures.latency.rounded {
         let sentence = "more than 1,048,576 latencies are different: percentiles and stddev are of latencies \
                         rounded down by less than 0.1 %";
         write_sentence(out, sentence, (2, 4), width)?;
@@ -131,7 +131,7 @@ fn error_line(
 }
 
 fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> io::Result<()> {
-    let Some(cpu_percent) = function.cpu_percent else {
+    let Some(cpu_percent) = function.outermost.cpu_percent else {
         return match view.report.trace.no_off_cpu {
             Some(why) => writeln!(out, "  off-CPU time and CPU percent: not known: {why}"),
             None => Ok(()),
@@ -143,7 +143,7 @@ fn cpu_line(out: &mut dyn Write, view: &View<'_>, function: &FunctionReport) -> 
         ""
     };
     // As far off as the latencies that it is of; a thread is on one core at most.
-    let error = cpu_percent * share(function.outermost_error_ns, function.outermost.sum_ns) / 100.0;
+    let error = cpu_percent * share(function.outermost.error_ns, function.outermost.total.sum_ns) / 100.0;
     let cores = 100.0 * view.report.trace.threads as f64;
     let cpu = match percent(error) {
         _ if error >= cpu_percent && error > 0.0 => {
@@ -161,11 +161,12 @@ fn nested(out: &mut dyn Write, function: &FunctionReport, width: usize) -> io::R
     if nested == 0 {
         return Ok(());
     }
-    let (all, verb) = (counted(function.latency.count, "call"), if nested == 1 { "is" } else { "are" });
+    let (all, verb) =
+        (counted(function.figures.latency.count, "call"), if nested == 1 { "is" } else { "are" });
     let sentence = format!(
         "of these {all} {} {verb} inside another one: totals and shares are those of the {} that are not",
         grouped(nested),
-        grouped(function.outermost.count)
+        grouped(function.outermost.total.count)
     );
     write_sentence(out, &sentence, (2, 4), width)
 }
@@ -193,8 +194,8 @@ pub(super) fn counts(
         grouped(calls.open_end),
         grouped(calls.cut)
     )?;
-    if function.ended_by_jump > 0 {
-        let ended = counted(function.ended_by_jump, "call");
+    if function.calls.ended_by_jump > 0 {
+        let ended = counted(function.calls.ended_by_jump, "call");
         let has_filter = view.report.loss.threads.iter().any(|thread| thread.outside_ns.is_some());
         let out_of = if has_filter { "the IP filter" } else { "the function" };
         writeln!(
@@ -202,15 +203,15 @@ pub(super) fn counts(
             "  {ended} ended at a jump out of {out_of}: where they went on was not traced, and they took that long or longer"
         )?;
     }
-    if function.hidden > 0 {
-        let hidden = counted(function.hidden, "counted call");
+    if function.calls.hidden > 0 {
+        let hidden = counted(function.calls.hidden, "counted call");
         writeln!(
             out,
             "  {hidden} ran outside of the IP filter: only calls by code inside of it are seen, and none of what they called outside"
         )?;
     }
-    if function.undecided > 0 {
-        let guessed = counted(function.undecided, "counted call");
+    if function.calls.undecided > 0 {
+        let guessed = counted(function.calls.undecided, "counted call");
         writeln!(
             out,
             "  {guessed} may have ended at another time: control landed where several open calls had been, or may have,\n  or \
@@ -237,7 +238,7 @@ fn longest_open(
     name: &str,
     width: usize,
 ) -> io::Result<()> {
-    if function.longest_open.is_empty() {
+    if function.open.longest.is_empty() {
         return Ok(());
     }
     rule(out, '-', width)?;
@@ -248,7 +249,7 @@ fn longest_open(
     }
     titles.extend([("status", Align::Left), ("thread", Align::Right), ("start, ns", Align::Right)]);
     let mut table = Table::new(&titles);
-    for call in &function.longest_open {
+    for call in &function.open.longest {
         table.row(open_row(view, call));
     }
     table.write(out, width)

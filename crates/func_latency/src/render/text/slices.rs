@@ -9,7 +9,7 @@ use crate::render::units::{counted, duration, mean_duration};
 /// Under the figures.
 pub(super) fn figures(out: &mut dyn Write, function: &FunctionReport, window_ns: u64) -> io::Result<()> {
     let Some(sliced) = &function.sliced else { return Ok(()) };
-    let calls = counted(function.latency.count, "call");
+    let calls = counted(function.figures.latency.count, "call");
     let (part, window) = (duration(sliced.figures_span_ns), duration(window_ns));
     match sliced.figures_of {
         SliceKind::Alone => writeln!(
@@ -43,11 +43,13 @@ pub(super) fn children(out: &mut dyn Write, function: &FunctionReport) -> io::Re
 /// Instead of a table.
 pub(super) fn no_children(out: &mut dyn Write, function: &FunctionReport) -> io::Result<()> {
     match function.sliced {
-        Some(Sliced { children_calls: 0, children_span_ns, .. }) if function.latency.count > 0 => writeln!(
-            out,
-            "  children: not known, as no call began in the {} in which they were probed",
-            duration(children_span_ns)
-        ),
+        Some(Sliced { children_calls: 0, children_span_ns, .. }) if function.figures.latency.count > 0 => {
+            writeln!(
+                out,
+                "  children: not known, as no call began in the {} in which they were probed",
+                duration(children_span_ns)
+            )
+        }
         _ => Ok(()),
     }
 }

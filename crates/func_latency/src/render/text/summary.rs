@@ -31,7 +31,7 @@ pub(super) fn write(
     let sentences = [
         Some(calls(view, function, figures)),
         dominates(view, function),
-        function.off_cpu.as_ref().and_then(|off_cpu| waits(function, figures, off_cpu)),
+        function.figures.off_cpu.as_ref().and_then(|off_cpu| waits(function, figures, off_cpu)),
     ];
     for sentence in sentences.into_iter().flatten() {
         write_sentence(out, &sentence, (2, 2), width)?;
@@ -41,7 +41,7 @@ pub(super) fn write(
 
 /// `6,711 calls, p50 270 ns, p99 3.24 us.`
 fn calls(view: &View<'_>, function: &FunctionReport, figures: &Figures<'_>) -> String {
-    let count = function.latency.count;
+    let count = function.figures.latency.count;
     let all = function.calls.complete.saturating_add(function.calls.unwound);
     let mut text = match count {
         0 => "No call was seen from entry to return".to_owned(),
@@ -58,11 +58,11 @@ fn calls(view: &View<'_>, function: &FunctionReport, figures: &Figures<'_>) -> S
         named.iter().filter_map(|(name, figure)| Some(format!(", {name}{}", figures.brief(figure)?))),
     );
     text.push('.');
-    if function.undecided > 0 {
-        let guessed = grouped(function.undecided);
+    if function.calls.undecided > 0 {
+        let guessed = grouped(function.calls.undecided);
         text.push_str(&format!(" {guessed} of them may have ended at another time."));
     }
-    if let Some(longest) = function.longest_open.first() {
+    if let Some(longest) = function.open.longest.first() {
         let (open, longest) = (grouped(function.tails.calls), duration(longest.at_least_ns()));
         let more = if count > 0 { " more" } else { "" };
         text.push_str(&format!(" Not seen to end: {open}{more}, the longest {longest} or more."));
@@ -82,7 +82,7 @@ fn dominates(view: &View<'_>, function: &FunctionReport) -> Option<String> {
     if function.sliced.is_some() {
         return None;
     }
-    let mut rows = children::rows(&View { unfold: false, ..*view }, &function.children);
+    let mut rows = children::rows(&View { unfold: false, ..*view }, &function.figures.children);
     rows.sort_by_key(|row| std::cmp::Reverse(row.sum_ns()));
     let all = rows.iter().map(Folded::sum_ns).fold(0, u64::saturating_add);
     let once_ns = function.time_once();
@@ -91,7 +91,7 @@ fn dominates(view: &View<'_>, function: &FunctionReport) -> Option<String> {
     }
     let whole = once_ns.unwrap_or(all);
     // What probes and filters do not see is in *self, too.
-    let is_own_known = !view.is_probed() && function.hidden == 0 && !has_filter(view);
+    let is_own_known = !view.is_probed() && function.calls.hidden == 0 && !has_filter(view);
     let is_known = |row: &&Folded| row.kind() != ChildKind::Own || is_own_known;
     let parts = rows.iter().filter(is_known).filter_map(|row| {
         let (part, error) = (share(row.sum_ns(), whole), share(row.error_ns(), whole));
@@ -128,18 +128,22 @@ fn has_filter(view: &View<'_>) -> bool {
 /// A call is as long as its time off the CPU, at least: off the CPU for longer than p99, it is one of the
 /// slowest.
 fn waits(function: &FunctionReport, figures: &Figures<'_>, off_cpu: &Stats) -> Option<String> {
-    let (whole, spread) = (&function.latency, function.latency.spread.as_ref()?);
-    let calls = OffCpuFigures::of(Some(off_cpu), &function.histogram)?.calls;
+    let (whole, spread) = (&function.figures.latency, function.figures.latency.spread.as_ref()?);
+    let calls = OffCpuFigures::of(&function.figures)?.calls;
     if calls == 0 {
         return Some("No call was off the CPU.".to_owned());
     }
     // Of the outermost calls, where some are inside of others: a call waits while all around it do.
     let is_nested = function.nested_calls() > 0;
-    let once =
-        function.outermost.off_cpu_ns.filter(|_| is_nested).map(|off_ns| (off_ns, function.outermost.sum_ns));
+    let once = function
+        .outermost
+        .total
+        .off_cpu_ns
+        .filter(|_| is_nested)
+        .map(|off_ns| (off_ns, function.outermost.total.sum_ns));
     let (off_ns, sum_ns) = once.unwrap_or((off_cpu.sum_ns, whole.sum_ns));
     let part = share(off_ns, sum_ns);
-    let error_ns = if is_nested { function.outermost_error_ns } else { function.error.sum_ns };
+    let error_ns = if is_nested { function.outermost.error_ns } else { function.figures.error.sum_ns };
     let error = part * share(error_ns, sum_ns) / 100.0;
     let were = if calls == 1 { "was" } else { "were" };
     let mut text = format!(
@@ -149,11 +153,11 @@ fn waits(function: &FunctionReport, figures: &Figures<'_>, off_cpu: &Stats) -> O
         percent_within(part, error)
     );
     // Causes are those of outermost calls.
-    let is_of_all = function.outermost.off_cpu_ns == Some(off_ns);
+    let is_of_all = function.outermost.total.off_cpu_ns == Some(off_ns);
     text.extend(function.off_cpu_causes.as_ref().filter(|_| is_of_all).and_then(mostly));
     // Which are the slowest is known if all have ended.
     if whole.count >= P99.least_calls && figures.tails.is_none() {
-        let slow = function.histogram.iter().filter(|bucket| bucket.low_ns > spread.p99_ns);
+        let slow = function.figures.histogram.iter().filter(|bucket| bucket.low_ns > spread.p99_ns);
         let slow_calls: u64 = slow.filter_map(|bucket| bucket.off_cpu_count).sum();
         text.push_str(&among_slowest(slow_calls, calls, whole.count / 100));
     }

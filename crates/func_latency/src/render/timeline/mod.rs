@@ -61,7 +61,7 @@ fn write_function(
     }
     let (from, to) = span(view, style);
     legend(out, function, style, from)?;
-    let slowest_ns = function.latency.spread.map(|spread| spread.p999_ns);
+    let slowest_ns = function.figures.latency.spread.map(|spread| spread.p999_ns);
     let frame = Frame::new(&function.rows, (from, to), slowest_ns.unwrap_or(u64::MAX), style);
     for plot in plots(&function.rows) {
         writeln!(out, "\n{}", plot.title)?;
