@@ -317,7 +317,7 @@ impl<'a> Thread<'a> {
         };
         let is_decided = self.undecided.is_none() && self.control.away.is_none() && !self.kernel.is_entered();
         let lives =
-            self.window.dead.first().is_none_or(|(died, reborn)| last.point < *reborn && last.lo <= *died);
+            self.window.dead.first().is_none_or(|dead| last.point < dead.reborn && last.lo <= dead.died);
         let has_room = self.stack.len() + depth < DEPTH_MAX;
         let may_call = match self.stack.last() {
             // A stub makes room for what it led to.

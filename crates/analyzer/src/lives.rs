@@ -1,6 +1,6 @@
 //! A number belongs to one thread after the other: how the life of one ends, and that of the next begins.
 
-use model::schedule::ThreadLife;
+use model::schedule::{DeadTime, ThreadLife};
 use model::{EventTime, Ns};
 
 use crate::certainty::Certainty;
@@ -43,7 +43,7 @@ impl<'a> Thread<'a> {
     /// When the thread dies; [`Ns::MAX`] if that is not known.
     pub(crate) fn life_end(&self, session: &Session<'a>) -> Ns {
         let last = session.around.schedule.thread(self.tid).and_then(ThreadLife::ended);
-        self.window.dead.first().map(|(died, _)| *died).or(last).unwrap_or(Ns::MAX)
+        self.window.dead.first().map(|dead| dead.died).or(last).unwrap_or(Ns::MAX)
     }
 
     /// The stream has ended.  `end`: of the recording.
@@ -77,7 +77,7 @@ impl<'a> Thread<'a> {
     /// Passes the deaths that are over, and the births after them.
     #[inline(always)]
     fn pass_deaths(&mut self, session: &mut Session<'a>, is_over: impl Fn(Ns, Ns) -> bool) {
-        while let Some((&(died, reborn), later)) = self.window.dead.split_first()
+        while let Some((&DeadTime { died, reborn, .. }, later)) = self.window.dead.split_first()
             && is_over(died, reborn)
         {
             self.window.dead = later;

@@ -7,7 +7,7 @@
 //!   outside       |---|           |---|        |----------------------|   seen outside IP filter ranges
 //! ```
 
-use model::schedule::ThreadLife;
+use model::schedule::{DeadTime, ThreadLife};
 use model::{Gap, Ns, Tid};
 
 use crate::report::ThreadLoss;
@@ -26,7 +26,7 @@ pub(crate) struct ThreadWindow<'a> {
     observed_ns: u64,
     lost_ns: u64,
     /// Deaths and rebirths that are still to come.
-    pub(crate) dead: &'a [(Ns, Ns)],
+    pub(crate) dead: &'a [DeadTime],
     /// Deaths and rebirths that are known, those that have passed, too.
     known_deaths: usize,
     /// Time in which no thread had this thread's number.

@@ -233,8 +233,8 @@ impl Continuation {
             let life = thread.and_then(|tid| context.schedule.thread(tid));
             // All is there of a thread that has died: nothing waits for more. Nor does what began before the
             // number was given to another thread.
-            let reborn = life.and_then(|life| life.dead.last()).is_some_and(|(died, _)| {
-                first_time(context, &buffer.pieces).is_some_and(|began| began < *died)
+            let reborn = life.and_then(|life| life.dead.last()).is_some_and(|dead| {
+                first_time(context, &buffer.pieces).is_some_and(|began| began < dead.died)
             });
             let is_over = |until: &Ns| reborn || life.is_some_and(|life| life.is_over_by(*until));
             let grown = Grown { until: grown.until.filter(|until| !is_over(until)), ..grown };

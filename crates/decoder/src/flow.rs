@@ -131,7 +131,7 @@ impl<'a, W: Work> Flow<'a, W> {
         let recording = context.recording;
         let errata = Errata::of(recording.cpu_model);
         let buffer = &recording.buffers[segment.buffer];
-        let owner = Owner::new(context, buffer.owner);
+        let owner = Owner::new(context, buffer);
         let running = owner.at_start(segment.first);
         let pt = PtConfig { tsc: context.has_times(), ..recording.pt };
         let mut clock = Clock::new(&pt, crystal, context.conversion(), context.reference(), room);
@@ -372,7 +372,7 @@ impl<'a, W: Work> Flow<'a, W> {
         let buffer = recording.buffers.get(self.segment.buffer);
         let is_own = buffer.is_some_and(|buffer| matches!(buffer.owner, AuxOwner::Thread(_)));
         let died = match self.owner {
-            Owner::Thread(running) if is_own => Some(self.context.last_of(running)),
+            Owner::Thread { until, .. } if is_own => Some(until),
             _ => None,
         };
         died.into_iter().chain(recording.time_span.map(|(_, last)| last))

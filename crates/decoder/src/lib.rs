@@ -222,8 +222,7 @@ impl<'a> Context<'a> {
     }
 
     /// A thread's trace does not go on after this: the recording ends, or it has left or died.
-    #[must_use]
-    pub fn last_of(&self, who: Running) -> Ns {
+    pub(crate) fn last_of(&self, who: Running) -> Ns {
         let end = self.recording.time_span.map_or(Ns::MAX, |(_, last)| last);
         let died = self.schedule.thread(who.tid).and_then(|life| life.died).unwrap_or(Ns::MAX);
         end.min(who.to).min(died.max(who.from))

@@ -1,9 +1,10 @@
 //! The threads that a buffer's trace is of, at a given time.
 
 use model::schedule::OnCpu;
-use model::{AuxOwner, Cpu, Ns, Pid, Schedule, Tid};
+use model::{AuxBuffer, AuxOwner, Cpu, Ns, Pid, Schedule, Tid};
 
 use crate::Context;
+use crate::pieces::first_time;
 
 /// A thread, and how long it stays on the buffer's CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,12 @@ const SWITCH_NS: u64 = 400;
 /// The threads of one buffer.
 pub enum Owner<'a> {
     /// One thread alone.
-    Thread(Running),
+    Thread {
+        /// The thread.
+        running: Running,
+        /// Its trace does not go on after this.
+        until: Ns,
+    },
     /// Those that the switch records name.
     Cpu {
         /// The traced threads.
@@ -69,13 +75,21 @@ pub enum Owner<'a> {
 impl<'a> Owner<'a> {
     /// Those of a buffer.
     #[must_use]
-    pub fn new(context: &Context<'a>, owner: AuxOwner) -> Self {
-        let always = |pid, tid| Self::Thread(Running { pid, tid, from: Ns(0), to: Ns::MAX });
+    pub fn new(context: &Context<'a>, buffer: &AuxBuffer<'_>) -> Self {
+        let always = |pid, tid, until| {
+            let running = Running { pid, tid, from: Ns(0), to: Ns::MAX };
+            Self::Thread { running, until: context.last_of(running).min(until) }
+        };
         let schedule = context.schedule;
-        match owner {
+        match buffer.owner {
             AuxOwner::Thread(tid) => {
-                let pid = schedule.thread(tid).map(|life| life.pid);
-                always(pid.or(context.recording.first_pid).unwrap_or(Pid(tid.0)), tid)
+                let life = schedule.thread(tid);
+                // A thread after it may have the number.
+                let of_earlier = life.filter(|life| !life.dead.is_empty());
+                let at = of_earlier.and_then(|life| Some(life.at(first_time(context, &buffer.pieces)?)));
+                let (pid, died) = at.unzip();
+                let pid = pid.or(life.map(|life| life.pid)).or(context.recording.first_pid);
+                always(pid.unwrap_or(Pid(tid.0)), tid, died.flatten().unwrap_or(Ns::MAX))
             }
             AuxOwner::Cpu(cpu) => {
                 let runs = schedule.on_cpu(cpu);
@@ -84,7 +98,7 @@ impl<'a> Owner<'a> {
                 match (runs, schedule.only_traced_thread()) {
                     // Without switch records only a single thread is certain.
                     ([], Some((tid, life))) if context.has_times() || is_alone(context) => {
-                        always(life.pid, tid)
+                        always(life.pid, tid, Ns::MAX)
                     }
                     _ => Self::Cpu { schedule, runs, cpu },
                 }
@@ -92,11 +106,20 @@ impl<'a> Owner<'a> {
         }
     }
 
+    /// The trace of a thread in this buffer does not go on after this.
+    #[must_use]
+    pub fn last_of(&self, context: &Context<'_>, who: Running) -> Ns {
+        match self {
+            Self::Thread { until, .. } => *until,
+            Self::Cpu { .. } => context.last_of(who),
+        }
+    }
+
     /// The thread that a segment begins with, before it says when that is.
     #[must_use]
     pub fn at_start(&self, first: bool) -> Running {
         match self {
-            Self::Thread(running) => *running,
+            Self::Thread { running, .. } => *running,
             Self::Cpu { .. } => {
                 let running = self.at(Ns(0));
                 if first && running.from == Ns(0) { running } else { Running::UNKNOWN }
@@ -111,7 +134,7 @@ impl<'a> Owner<'a> {
     #[must_use]
     pub fn at(&self, lo: Ns) -> Running {
         let (schedule, runs) = match self {
-            Self::Thread(running) => return *running,
+            Self::Thread { running, .. } => return *running,
             Self::Cpu { schedule, runs, .. } => (schedule, runs),
         };
         let first = runs.partition_point(|run| run.to <= lo);
@@ -143,7 +166,7 @@ impl<'a> Owner<'a> {
     /// The traced threads that may have run between `from` and `to`, where switch records were lost.
     pub fn doubtful(&self, from: Ns, to: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
-            Self::Thread(_) => (None, &[][..]),
+            Self::Thread { .. } => (None, &[][..]),
             Self::Cpu { schedule, runs, .. } => (Some(schedule), *runs),
         };
         let first = runs.partition_point(|run| run.to <= from);
@@ -188,7 +211,7 @@ impl<'a> Owner<'a> {
     /// The traced threads that came to the CPU after `after` and left it before `until`.
     pub fn between(&self, after: Ns, until: Ns) -> impl Iterator<Item = Running> + '_ {
         let (schedule, runs) = match self {
-            Self::Thread(_) => (None, &[][..]),
+            Self::Thread { .. } => (None, &[][..]),
             Self::Cpu { schedule, runs, .. } => (Some(schedule), *runs),
         };
         let first = runs.partition_point(|run| run.from < after);

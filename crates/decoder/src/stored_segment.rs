@@ -91,7 +91,7 @@ impl StoredSegment {
         let Some(buffer) = context.recording.buffers.get(self.buffer) else {
             return SegmentOutput::default();
         };
-        let owner = Owner::new(context, buffer.owner);
+        let owner = Owner::new(context, buffer);
         let (first, last) = context.recording.time_span.unwrap_or((Ns(0), Ns::MAX));
         let from = self.start.max(first);
         let to = self.until.unwrap_or(last).max(from);
@@ -99,7 +99,8 @@ impl StoredSegment {
         let mut bytes = self.bytes;
         let stretches = owner.lost(owner.at(from), now, to).into_iter().map(|part| {
             let from = part.from.unwrap_or(from).max(from);
-            let until = part.not_after.unwrap_or(to).min(to).min(context.last_of(part.running)).max(from);
+            let until =
+                part.not_after.unwrap_or(to).min(to).min(owner.last_of(context, part.running)).max(from);
             let (from, to) = (EventTime::exact(from), EventTime::exact(until));
             let cause = GapCause::NotDecoded;
             let gap = Gap { from, to, bytes: std::mem::take(&mut bytes), at: self.at, cause };

@@ -3,6 +3,7 @@
 mod case;
 mod code;
 mod events;
+mod owners;
 mod properties;
 mod trace;
 

@@ -112,8 +112,9 @@ struct Flow<'a> {
 
 impl<'a> Flow<'a> {
     fn new(context: &'a Context<'a>, segment: &'a Segment<'a>) -> Self {
-        let owner = context.recording.buffers.get(segment.buffer).map(|buffer| buffer.owner);
-        let owner = owner.map_or(Owner::Thread(Running::UNKNOWN), |owner| Owner::new(context, owner));
+        let unknown = Owner::Thread { running: Running::UNKNOWN, until: Ns::MAX };
+        let buffer = context.recording.buffers.get(segment.buffer);
+        let owner = buffer.map_or(unknown, |buffer| Owner::new(context, buffer));
         let running = owner.at_start(segment.first);
         Self {
             context,

@@ -22,6 +22,17 @@ pub use off_cpu::{OffCpu, Reasons};
 pub use timetable::OnCpu;
 use timetable::Timetable;
 
+/// From a thread's death until another one has its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadTime {
+    /// The process of the one that died.
+    pub pid: Pid,
+    /// EXIT.
+    pub died: Ns,
+    /// FORK.
+    pub reborn: Ns,
+}
+
 /// What the sideband says of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLife {
@@ -40,9 +51,9 @@ pub struct ThreadLife {
     /// It executed a program, and has the number of its process's first thread since then. A buffer of its
     /// own goes on.
     pub renumbered: Option<Ns>,
-    /// The number was given to another thread: times from a death until the next birth. What is before `died`
-    /// and after `born` but in none of these is the life of one or the other.
-    pub dead: Vec<(Ns, Ns)>,
+    /// The number was given to another thread. What is before `died` and after `born` but in none of these
+    /// times is the life of one or the other.
+    pub dead: Vec<DeadTime>,
     /// Off-CPU intervals by time; empty if there are no switch records.
     pub off_cpu: Vec<OffCpu>,
     /// CPUs it was switched in on, by time.
@@ -60,13 +71,21 @@ impl ThreadLife {
         self.died.or(self.renumbered)
     }
 
-    /// A thread with this number begins.
-    fn begin_life(&mut self, time: Option<Ns>) {
+    /// The process and the death of the thread that had the number at `time`.
+    #[must_use]
+    pub fn at(&self, time: Ns) -> (Pid, Option<Ns>) {
+        let earlier = self.dead.iter().find(|dead| dead.died >= time);
+        earlier.map_or((self.pid, self.died), |dead| (dead.pid, Some(dead.died)))
+    }
+
+    /// A thread of the process begins with this number.
+    fn begin_life(&mut self, pid: Pid, time: Option<Ns>) {
+        let before = std::mem::replace(&mut self.pid, pid);
         let ended = self.died.take().or(self.renumbered);
         self.renumbered = None;
         match (ended, time) {
             (Some(died), Some(time)) => {
-                self.dead.push((died, time));
+                self.dead.push(DeadTime { pid: before, died, reborn: time });
                 // The one that died never came back to a CPU.
                 if let Some(last) = self.off_cpu.last_mut() {
                     last.to = last.to.or(Some(died.max(last.from)));
@@ -200,8 +219,12 @@ impl Schedule {
         next.checked_sub(1).map(|i| runs[i].1)
     }
 
+    fn number(&mut self, tid: Tid) -> &mut ThreadLife {
+        self.threads.entry(tid).or_insert_with(|| self.forgotten.begin_life(tid))
+    }
+
     fn life(&mut self, pid: Pid, tid: Tid) -> &mut ThreadLife {
-        let life = self.threads.entry(tid).or_insert_with(|| self.forgotten.begin_life(tid));
+        let life = self.number(tid);
         life.pid = pid;
         life
     }
@@ -225,7 +248,7 @@ impl Schedule {
                 if self.mapped.contains(parent_pid) {
                     self.mapped.insert(*pid);
                 }
-                self.life(*pid, *tid).begin_life(record.time);
+                self.number(*tid).begin_life(*pid, record.time);
             }
             Sideband::Exit { pid, tid } => {
                 self.life(*pid, *tid).died = record.time;
@@ -324,7 +347,7 @@ impl Schedule {
         if self.thread(tid).is_none_or(|life| life.died.is_none()) {
             return;
         }
-        self.life(pid, tid).begin_life(record.time);
+        self.number(tid).begin_life(pid, record.time);
         // The kernel has ended all others by then: what is left is its number so far.
         let of_others = self.threads.iter_mut().filter(|(other, life)| life.pid == pid && **other != tid);
         of_others.for_each(|(_, life)| life.renumbered = record.time);
@@ -440,7 +463,10 @@ mod tests {
             switch(50, 0, 5, false),
         ]);
         let life = s.thread(Tid(5)).unwrap();
-        assert_eq!((life.died, &life.dead[..]), (None, &[(Ns(15), Ns(30))][..]));
+        assert_eq!(
+            (life.died, &life.dead[..]),
+            (None, &[DeadTime { pid: Pid(1), died: Ns(15), reborn: Ns(30) }][..])
+        );
         assert_eq!(s.on_cpu(Cpu(1)), [on_cpu(10, 30, 9, false), on_cpu(30, 40, 5, false)]);
         assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 15, 5, false), on_cpu(50, u64::MAX, 5, false)]);
     }
@@ -530,7 +556,7 @@ mod tests {
         ]);
         let life = s.thread(Tid(7)).unwrap();
         assert_eq!((life.born, life.died), (Some(Ns(10)), Some(Ns(60))));
-        assert_eq!(life.dead, [(Ns(20), Ns(50))]);
+        assert_eq!(life.dead, [DeadTime { pid: Pid(1), died: Ns(20), reborn: Ns(50) }]);
         assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false, woken: None }]);
     }
 

@@ -151,7 +151,7 @@ impl<W: Work> Flow<'_, W> {
         self.end_where_tracing_is_off();
         let State::Lost(lost) = self.state else { return };
         let bytes = lost.bytes_until(self.reader.offset().min(self.segment.end)).saturating_add(missing);
-        let until = self.context.last_of(self.running);
+        let until = self.owner.last_of(self.context, self.running);
         self.walk.thread(self.running, self.walk.space, lost.since);
         self.walk.gap(lost.from, Moment::Exactly(until), bytes, lost.at, lost.why());
         if lost.cause != GapCause::UnknownThread {
@@ -173,7 +173,7 @@ impl<W: Work> Flow<'_, W> {
     fn lose_the_rest(&mut self, lost: Lost) {
         let after = if self.running.is_known() { self.running.to } else { self.clock.now_lo() };
         for other in self.owner.between(after, Ns::MAX) {
-            let until = self.context.last_of(other);
+            let until = self.owner.last_of(self.context, other);
             if other.from < until {
                 let space = self.context.code.space(other.pid, other.from);
                 self.walk.thread(other, space, other.from);

@@ -3,8 +3,6 @@
 //! A part ends with each interval of the recording's time. It has all records up to then, and of each buffer
 //! the trace before the first PSB after it.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
 use perfdata::Source;
@@ -117,10 +115,6 @@ fn check(whole: &Recording<'_>) -> Result<()> {
     if whole.coverage.watched.iter().any(|cpu| whole.coverage.is_untraced(*cpu)) {
         return refused("the recording is of some CPUs only");
     }
-    let mut owners = BTreeSet::new();
-    if whole.buffers.iter().any(|buffer| !owners.insert(buffer.owner)) {
-        return refused("threads with a buffer each had the same number, one after the other");
-    }
     Ok(())
 }
 
@@ -147,28 +141,4 @@ fn bytes_until(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
     let len =
         |piece: &model::AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
     buffer.pieces.iter().map(len).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use model::{AuxOwner, Tid};
-
-    use super::*;
-
-    #[test]
-    fn threads_that_had_one_number_are_not_told_apart() {
-        let buffer = |index: u32, tid| AuxBuffer {
-            index,
-            owner: AuxOwner::Thread(Tid(tid)),
-            pieces: vec![],
-            records: vec![],
-        };
-        let of = |tids: [i32; 3]| Recording {
-            buffers: (0..).zip(tids).map(|(index, tid)| buffer(index, tid)).collect(),
-            ..Recording::default()
-        };
-        assert!(check(&of([5, 6, 7])).is_ok());
-        let error = check(&of([5, 6, 5])).unwrap_err().to_string();
-        assert!(error.contains("the same number") && error.contains("report"), "{error}");
-    }
 }

@@ -91,13 +91,14 @@ impl Flow<'_> {
         let (running, before) = (self.running, lost.before.unwrap_or(self.running));
         let skipped = if lost.skips { self.segment.end.0.saturating_sub(lost.at.0) } else { 0 };
         let bytes = skipped.saturating_add(missing);
-        self.push_gap(before, lost.from, self.context.last_of(before), bytes, &lost);
+        self.push_gap(before, lost.from, self.owner.last_of(self.context, before), bytes, &lost);
         if lost.cause == GapCause::UnknownThread {
             return;
         }
         let after = if running.is_known() { before.to } else { self.now };
-        let others: Vec<Running> = self.owner.between(after, Ns::MAX).collect();
-        for (other, until) in others.into_iter().map(|other| (other, self.context.last_of(other))) {
+        let until = |other| (other, self.owner.last_of(self.context, other));
+        let others: Vec<(Running, Ns)> = self.owner.between(after, Ns::MAX).map(until).collect();
+        for (other, until) in others {
             if other.from < until {
                 self.push_gap(other, other.from, until, 0, &lost);
             }

@@ -165,6 +165,14 @@ fn the_report_of_a_watch_of_buffers_of_threads_is_that_of_the_recording() {
     is_that_of_the_recording(name, lives);
 }
 
+/// Each buffer ends with its own thread, not with the last one that has the number.
+#[test]
+fn the_report_of_a_watch_of_buffers_under_one_number_is_that_of_the_recording() {
+    let name = "short_lived::the_report_of_a_watch_of_buffers_under_one_number_is_that_of_the_recording";
+    let lives = ShortLives { threads: 5_000, numbers: 1_800, born_each_s: 1 << 20, has_own_buffers: true };
+    is_that_of_the_recording(name, lives);
+}
+
 /// A buffer was put in the place of the one that the thread before had under its number.
 #[test]
 fn another_buffer_under_a_number_that_is_not_forgotten_begins_anew() {
