@@ -190,6 +190,34 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     assert_eq!(said, [(8, 8, 0), (16, 8, 0), (24, 4, 0)], "what was lost after it is not of the excerpt");
 }
 
+/// Threads that died in one piece are not known in the next one.
+#[test]
+fn an_excerpt_has_the_ids_of_all_pieces() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |number: u64| {
+        let path = directory.path().join(format!("{number}.data"));
+        let mut piece = Piece::new();
+        piece.writer.add_ids(&[(1, EventId { id: 30 + number, index: 2, cpu: -1, tid: 9 })]).unwrap();
+        piece.finish(&path);
+        File::open(path).unwrap()
+    };
+    let files = [file(0), file(1)];
+    let sources = files.iter().map(|file| Source { file, new_from: 0 }).collect::<Vec<_>>();
+    let trace = BTreeMap::new();
+    let excerpt = Excerpt { from: Ns(0), to: Ns(9), trace, is_of_copies: false, untold: Vec::new() };
+    let mut out = Cursor::new(Vec::new());
+    write_excerpt(&sources, &excerpt, &mut out).unwrap();
+    let bytes = out.into_inner();
+    let word = |at: u64| u64::from_le_bytes(bytes[at as usize..][..8].try_into().unwrap());
+    // Each attr ends with the section of its ids: offset, size.
+    let (attr_size, attrs) = (word(16), word(24));
+    let ids = |event: u64| {
+        let section = attrs + attr_size * (event + 1) - 16;
+        (0..word(section + 8) / 8).map(|id| word(word(section) + 8 * id)).collect::<Vec<_>>()
+    };
+    assert_eq!([ids(0), ids(1)], [vec![10], vec![20, 30, 31]]);
+}
+
 /// A payload of 17 bytes, which is padded, is cut in the middle of a word, and another one follows.
 #[test]
 fn no_payload_hides_a_part_of_the_next_one() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use model::{AuxOwner, Ns, Pid, Tid};
-use perfdata::write::{Event, EventId, id_index};
+use perfdata::write::EventId;
 
 use crate::attach::{OpenBuffer, Opener};
 use crate::build_ids::BuildIds;
@@ -120,7 +120,7 @@ impl<'a> Newborns<'a> {
                 let index = self.next_index.fetch_add(1, Ordering::Relaxed);
                 match self.opener.thread(index, tid) {
                     Ok(Some(buffer)) => {
-                        introduce(&buffer.events, output);
+                        output.add_ids(tid, &event_ids(&buffer.events)); // before any record has them
                         buffer.events.enable_sideband();
                         buffer.events.enable_trace();
                         // From here on its EXIT is recorded; one that came before is not.
@@ -151,14 +151,6 @@ impl<'a> Newborns<'a> {
         snapshot.mappings.retain(|mapping| !before.mappings.contains(mapping));
         output.records(&snapshot.records(now));
     }
-}
-
-/// Writes the ids of a new buffer's events, before any record has them.
-fn introduce(events: &BufferEvents, output: &Output) {
-    let numbered: Vec<(usize, EventId)> = event_ids(events);
-    let ids = numbered.iter().map(|(_, id)| *id).collect();
-    let event = Event { name: String::new(), attr: perfdata::write::Attr::default(), ids };
-    output.add_ids(&numbered, &id_index(&[event]).concat());
 }
 
 /// The ids of a buffer's events, with the number of the event in the file.

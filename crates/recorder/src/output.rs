@@ -73,12 +73,11 @@ impl Output {
         });
     }
 
-    /// Further ids of events, and the records that tell of them.
-    pub(crate) fn add_ids(&self, ids: &[(usize, EventId)], records: &[u8]) {
+    /// The ids of the events of a thread's new buffer.
+    pub(crate) fn add_ids(&self, tid: Tid, ids: &[(usize, EventId)]) {
         self.put(|OutputState { writer, cutting, .. }| {
-            ids.iter().for_each(|(event, id)| writer.add_id(*event, *id));
-            cutting.as_mut().map_or(Ok(()), |cutting| cutting.add_ids(ids, records))?;
-            writer.record(records)
+            cutting.iter_mut().for_each(|cutting| cutting.add_ids(tid, ids));
+            writer.add_ids(ids)
         });
     }
 

@@ -3,8 +3,8 @@
 use std::fs::OpenOptions;
 use std::io::{self, Cursor};
 
-use model::Ns;
-use perfdata::write::{AuxChunk, Event, Features, Writer};
+use model::{Ns, Tid};
+use perfdata::write::{AuxChunk, Event, EventId, Features, Writer};
 
 use crate::output::Output;
 use crate::pieces::{Cutting, Pieces, piece_path};
@@ -24,6 +24,11 @@ impl PieceFeed {
         let file = OpenOptions::new().write(true).create_new(true).open(piece_path(&pieces.directory, 0))?;
         let first = kept.copy_to(file, kept.get_ref().get_ref())?;
         Ok(Self(Output::new(first, Some(Cutting::new(pieces, kept, Features::default())))))
+    }
+
+    /// Adds the ids of the events of a thread's new buffer.
+    pub fn ids(&self, tid: Tid, ids: &[(usize, EventId)]) {
+        self.0.add_ids(tid, ids);
     }
 
     /// Adds whole records.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use model::Ns;
+use model::{Ns, Tid};
 use perfdata::record_types;
 use perfdata::write::{EventId, Features, Writer};
 
@@ -75,6 +75,8 @@ pub(crate) struct Cutting {
     head: Writer<Cursor<Vec<u8>>>,
     /// What is known of threads that live, which follows it.
     threads: BTreeMap<u32, LiveThread>,
+    /// The ids of events of buffers that threads got in the window, by thread; they follow, too.
+    ids: BTreeMap<i32, Vec<(usize, EventId)>>,
     /// Deaths of which the time is not complete: records of the thread may still come from other rings.
     deaths: Vec<Death>,
     number: u64,
@@ -90,7 +92,7 @@ pub(crate) struct Cutting {
 /// What a record tells that later pieces need, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// For ever: mappings, the ids of events, a program that is executed.
+    /// For ever: mappings, a program that is executed.
     Always,
     /// While the thread lives.
     OfThread(u32, ThreadFact),
@@ -124,6 +126,8 @@ struct Death {
     first: bool,
     time: Ns,
     record: Vec<u8>,
+    /// Of its events. The next thread with the number gets a buffer after this record was read.
+    ids: Vec<(usize, EventId)>,
 }
 
 /// The room divided by this is left to records, which are written also where there is no room for trace.
@@ -158,7 +162,7 @@ impl Kept {
     fn of(record: BufferRecord<'_>) -> Option<Self> {
         let (word, time) = (|at| record.u32(at), |at| record.time(at));
         match record.kind()? {
-            record_types::MMAP | record_types::MMAP2 | record_types::ID_INDEX => Some(Self::Always),
+            record_types::MMAP | record_types::MMAP2 => Some(Self::Always),
             // `pid, tid`
             record_types::COMM if record.has_flag(record_types::MISC_COMM_EXEC) => Some(Self::Always),
             record_types::COMM => Some(Self::OfThread(word(12)?, ThreadFact::Name)),
@@ -186,6 +190,7 @@ impl Cutting {
             features,
             head,
             threads: BTreeMap::new(),
+            ids: BTreeMap::new(),
             deaths: Vec::new(),
             number: 0,
             path: piece_path(&pieces.directory, 0),
@@ -207,7 +212,8 @@ impl Cutting {
                 Some(Kept::Always) => self.head.record(bytes)?,
                 Some(Kept::OfThread(tid, fact)) => self.threads.entry(tid).or_default().add(fact, bytes),
                 Some(Kept::Death { tid, first, time }) => {
-                    self.deaths.push(Death { tid, first, time, record: bytes.to_vec() });
+                    let ids = self.ids.remove(&tid.cast_signed()).unwrap_or_default();
+                    self.deaths.push(Death { tid, first, time, record: bytes.to_vec(), ids });
                 }
                 None => (),
             }
@@ -215,10 +221,9 @@ impl Cutting {
         Ok(())
     }
 
-    /// Keeps ids of events, and the records that tell of them.
-    pub(crate) fn add_ids(&mut self, ids: &[(usize, EventId)], records: &[u8]) -> io::Result<()> {
-        ids.iter().for_each(|(event, id)| self.head.add_id(*event, *id));
-        self.keep(records)
+    /// Keeps the ids of the events of a thread's buffer while the thread lives.
+    pub(crate) fn add_ids(&mut self, tid: Tid, ids: &[(usize, EventId)]) {
+        self.ids.insert(tid.0, ids.to_vec());
     }
 
     /// There is room for so much trace in the piece, which has `piece_bytes`.
@@ -249,6 +254,7 @@ impl Cutting {
         self.bury(until)?;
         let mut next = self.head.copy_to(file, self.head.get_ref().get_ref())?;
         self.threads.values().flat_map(LiveThread::records).try_for_each(|records| next.record(records))?;
+        next.add_ids(&self.known_ids())?;
         let new_from = next.position();
         let bytes = std::mem::replace(writer, next).finish(&self.features)?.metadata()?.len();
         let path = std::mem::replace(&mut self.path, path);
@@ -259,12 +265,17 @@ impl Cutting {
         Ok(())
     }
 
+    /// The ids of events of which records may still come.
+    fn known_ids(&self) -> Vec<(usize, EventId)> {
+        self.ids.values().chain(self.deaths.iter().map(|death| &death.ids)).flatten().copied().collect()
+    }
+
     /// Forgets threads that had died by then: everything up to it was read.
     fn bury(&mut self, until: Ns) -> io::Result<()> {
         let (dead, later): (Vec<Death>, _) =
             std::mem::take(&mut self.deaths).into_iter().partition(|death| death.time <= until);
         self.deaths = later;
-        for Death { tid, first, time, record } in dead {
+        for Death { tid, first, time, record, .. } in dead {
             let birth =
                 self.threads.get(&tid).and_then(|thread| thread.birth.as_ref()).map(|(birth, _)| *birth);
             if birth.is_none_or(|birth| birth <= time) {
@@ -338,13 +349,10 @@ mod tests {
         assert_eq!(BufferRecords::of(&of_no_thread).next().and_then(Kept::of), None, "a name of no thread");
     }
 
-    /// Rings are read one after the other.
-    #[test]
-    fn a_thread_is_forgotten_when_all_up_to_its_death_was_read() {
-        let directory = tempfile::tempdir().unwrap();
+    fn cutting(directory: &Path) -> Cutting {
         let (reader, _pieces) = std::sync::mpsc::channel();
         let pieces = Pieces {
-            directory: directory.path().to_path_buf(),
+            directory: directory.to_path_buf(),
             length: Duration::ZERO,
             most_bytes: 1 << 20,
             waiting_bytes: Arc::default(),
@@ -352,7 +360,39 @@ mod tests {
             copies: None,
         };
         let head = Writer::new(Cursor::new(Vec::new()), Vec::new()).unwrap();
-        let mut cutting = Cutting::new(&pieces, head, Features::default());
+        Cutting::new(&pieces, head, Features::default())
+    }
+
+    /// Those of all threads that had ever lived were in each piece.
+    #[test]
+    fn ids_are_known_until_all_up_to_the_threads_death_was_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cutting = cutting(directory.path());
+        let tid = Tid(9);
+        let id = |id| [(0, EventId { id, index: 1, cpu: -1, tid: tid.0 })];
+        let dies = |cutting: &mut Cutting, time| {
+            let mut bytes = Vec::new();
+            let exit = Record::Exit { pid: Pid(7), tid, parent_pid: Pid(7), parent_tid: Tid(7) };
+            exit.encode(&SampleId { time: Ns(time), ..SampleId::default() }, &mut bytes);
+            cutting.keep(&bytes).unwrap();
+        };
+        let ids_after = |cutting: &mut Cutting, until| {
+            cutting.bury(Ns(until)).unwrap();
+            cutting.known_ids().iter().map(|(_, id)| id.id).collect::<Vec<_>>()
+        };
+        cutting.add_ids(tid, &id(10));
+        dies(&mut cutting, 40);
+        cutting.add_ids(tid, &id(11));
+        assert_eq!([39, 40].map(|until| ids_after(&mut cutting, until)), [vec![11, 10], vec![11]]);
+        dies(&mut cutting, 70);
+        assert_eq!([69, 70].map(|until| ids_after(&mut cutting, until)), [vec![11], vec![]]);
+    }
+
+    /// Rings are read one after the other.
+    #[test]
+    fn a_thread_is_forgotten_when_all_up_to_its_death_was_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cutting = cutting(directory.path());
         let mut read = |time, record: &Record<'_>| {
             let mut bytes = Vec::new();
             record.encode(&SampleId { time: Ns(time), ..SampleId::default() }, &mut bytes);

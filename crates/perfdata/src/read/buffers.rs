@@ -116,10 +116,13 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// The buffer that an AUX record speaks of.
+    /// The buffer that an AUX record speaks of. `None`: it is not known, or of several under a number none
+    /// is named.
     fn index_of(&self, said: &Said) -> Option<u32> {
         let owned_by = |owner: AuxOwner| {
-            self.by_index.values().find(|buffer| buffer.owner == owner).map(|buffer| buffer.index)
+            let mut owned = self.by_index.values().filter(|buffer| buffer.owner == owner);
+            let only = owned.next().filter(|_| owned.next().is_none())?;
+            Some(only.index)
         };
         if let Some(entry) = said.by.id.and_then(|id| self.ids.get(&id)) {
             let named = entry.index.and_then(|index| self.by_index.get(&index));
@@ -283,6 +286,9 @@ mod tests {
         assert_eq!(b.index_of(&said(None, Some(4), Some(70), 8)), Some(0));
         assert_eq!(b.index_of(&said(None, None, Some(70), 8)), Some(2));
         assert_eq!(b.index_of(&said(None, None, None, 8)), None);
+        let mut reused = b.clone();
+        reused.buffer(3, AuxOwner::Thread(Tid(70)));
+        assert_eq!(reused.index_of(&said(None, None, Some(70), 8)), None, "one of two");
         // Trace that is not in the file makes an empty buffer, silence does not.
         b.said = vec![said(Some(101), None, None, 0)];
         assert_eq!(b.clone().finish(false, &mut |_| ()).len(), 3);

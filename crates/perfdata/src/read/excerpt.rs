@@ -9,7 +9,7 @@
 //! those that it finds, and a record saying that a thread is traced or on a CPU has the time at which the
 //! excerpt begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 
@@ -60,6 +60,8 @@ pub enum ExcerptError {
 
 /// Bytes of `struct perf_file_header`.
 const FILE_HEADER_SIZE: u64 = 104;
+/// Bytes of the id of an event.
+const ID_LEN: usize = 8;
 /// AUX payloads are whole words.
 const WORD: u64 = 8;
 /// Where the fields of an AUXTRACE record are: `size, offset, reference, idx, tid, cpu`.
@@ -205,6 +207,22 @@ fn file_header(file: &[u8]) -> Option<FileHeader> {
     }
 }
 
+/// A file's attrs, each with its ids.
+fn attrs_of<'a>(file: &'a [u8], header: &FileHeader) -> Vec<(&'a [u8], &'a [u8])> {
+    let count = header.attrs.size.checked_div(header.attr_size).unwrap_or(0);
+    // As a reader takes them: sections that overlap would make a file of any size.
+    let mut left = file.len();
+    let attr = |index: u64| {
+        let at = header.attrs.offset.saturating_add(index.saturating_mul(header.attr_size));
+        let (attr, ids) = bytes::at(file, at, header.attr_size)?.split_last_chunk::<16>()?;
+        let ids = Section::read(&mut bytes::Cursor::new(ids)).and_then(|section| section.of(file));
+        let ids = ids.filter(|ids| ids.len() <= left).unwrap_or_default();
+        left -= ids.len();
+        Some((attr, ids))
+    };
+    (0..count).map_while(attr).collect()
+}
+
 /// Goes through all records.
 fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptError> {
     let mut sorted = Sorted::default();
@@ -338,7 +356,7 @@ struct Copier<'a, W> {
     position: u64,
 }
 
-impl<W: Write + Seek> Copier<'_, W> {
+impl<'a, W: Write + Seek> Copier<'a, W> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         // By way of memory: of a mapped file that was cut a system call has no bytes.
         let mut copied = Vec::new();
@@ -351,21 +369,19 @@ impl<W: Write + Seek> Copier<'_, W> {
         Ok(())
     }
 
-    /// The ids of all events, and then the attrs. Returns the section of these.
-    fn attrs(&mut self, file: &[u8], header: &FileHeader) -> io::Result<Section> {
-        let count = header.attrs.size.checked_div(header.attr_size).unwrap_or(0);
+    /// The ids of all events, and then the newest file's attrs. Returns the section of these. Threads that
+    /// had died when a file began have no ids in it.
+    fn attrs(&mut self, newest: &[u8], header: &FileHeader) -> io::Result<Section> {
+        let all = |file: &&'a [u8]| Some(attrs_of(file, &file_header(file)?));
+        let of_files: Vec<_> = self.files.iter().filter_map(all).collect();
         let mut entries = Vec::new();
-        // As a reader takes them: sections that overlap would make a file of any size.
-        let mut left = file.len();
-        for index in 0..count {
-            let at = header.attrs.offset.saturating_add(index.saturating_mul(header.attr_size));
-            let entry = bytes::at(file, at, header.attr_size);
-            let Some((attr, ids)) = entry.and_then(|entry| entry.split_last_chunk::<16>()) else { break };
-            let ids = Section::read(&mut bytes::Cursor::new(ids)).and_then(|section| section.of(file));
-            let ids = ids.filter(|ids| ids.len() <= left).unwrap_or_default();
-            left -= ids.len();
+        for (index, (attr, _)) in attrs_of(newest, header).into_iter().enumerate() {
+            let ids = of_files.iter().filter_map(|attrs| Some(attrs.get(index)?.1));
+            let mut taken = BTreeSet::new();
+            let ids = ids.flat_map(|ids| ids.chunks_exact(ID_LEN)).filter(|id| taken.insert(*id));
+            let ids: Vec<u8> = ids.flatten().copied().collect();
             let section = Section { offset: self.position, size: ids.len() as u64 };
-            self.put(ids)?;
+            self.put(&ids)?;
             entries.extend_from_slice(attr);
             entries.extend_from_slice(&section.encode());
         }

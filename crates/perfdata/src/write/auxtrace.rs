@@ -2,7 +2,7 @@
 
 use model::{AuxOffset, AuxOwner, Ns, TscClock};
 
-use super::event::Event;
+use super::event::{Event, EventId};
 use super::le::Append;
 use super::record::user_record;
 use crate::record_types::{AUXTRACE, AUXTRACE_INFO, ID_INDEX, TIME_CONV};
@@ -129,8 +129,12 @@ pub fn time_conv(clock: TscClock, sample: Option<&ClockSample>) -> Vec<u8> {
 /// many ids make several records.
 #[must_use]
 pub fn id_index(events: &[Event]) -> Vec<Vec<u8>> {
+    index_of(&events.iter().flat_map(|event| event.ids.iter().copied()).collect::<Vec<_>>())
+}
+
+/// ID_INDEX of these ids.
+pub(super) fn index_of(ids: &[EventId]) -> Vec<Vec<u8>> {
     const IDS_PER_RECORD: usize = 2000;
-    let ids: Vec<_> = events.iter().flat_map(|event| &event.ids).collect();
     ids.chunks(IDS_PER_RECORD)
         .map(|ids| {
             let mut body = vec![];

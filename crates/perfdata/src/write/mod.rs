@@ -148,13 +148,20 @@ impl<W: Write + Seek> Writer<W> {
         self.put(&user_record(FINISHED_ROUND, &[]))
     }
 
-    /// One more file descriptor of the `event`-th event. [`Self::finish`] describes the events anew, with all
-    /// ids; a file that is cut before has only ID_INDEX to know it by.
-    pub fn add_id(&mut self, event: usize, id: EventId) {
-        if let Some(event) = self.events.get_mut(event) {
-            event.ids.push(id);
-            self.ids_added = true;
+    /// Further file descriptors, each with the number of its event. [`Self::finish`] describes the events
+    /// anew, with all ids; a file that is cut before has only ID_INDEX to know them by.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn add_ids(&mut self, ids: &[(usize, EventId)]) -> io::Result<()> {
+        for (event, id) in ids {
+            if let Some(event) = self.events.get_mut(*event) {
+                event.ids.push(*id);
+                self.ids_added = true;
+            }
         }
+        let ids: Vec<EventId> = ids.iter().map(|(_, id)| *id).collect();
+        auxtrace::index_of(&ids).iter().try_for_each(|record| self.record(record))
     }
 
     /// The features as records: in the data, so that a file that never comes to [`Self::finish`] has them,

@@ -47,7 +47,7 @@ fn word(file: &[u8], at: usize) -> u64 {
 #[test]
 fn ids_that_come_late_are_described_at_the_end() {
     let mut writer = started(Cursor::new(vec![]));
-    writer.add_id(1, EventId { id: 99, index: 2, cpu: -1, tid: 7 });
+    writer.add_ids(&[(1, EventId { id: 99, index: 2, cpu: -1, tid: 7 })]).unwrap();
     let file = writer.finish(&Features::default()).unwrap().into_inner();
     let attrs = word(&file, 24) as usize;
     assert_eq!(attrs + word(&file, 32) as usize, file.len());
