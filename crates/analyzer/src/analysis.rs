@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    AuxOffset, AuxOwner, DigestSink, DigestedRun, EventSink, EventTime, FunctionSet, Gap, GapCause, Ns, Pid,
-    SpaceId, StretchCounters, Tid, TraceEvent, WholeRun,
+    AuxOwner, DigestSink, DigestedRun, EventSink, FunctionSet, Ns, Pid, SpaceId, StretchCounters, Tid,
+    TraceEvent, WholeRun,
 };
 use rustc_hash::FxHashMap;
 
@@ -50,26 +50,15 @@ impl<'a> Analysis<'a> {
     /// Enters the threads that the schedule names and that are not known yet.
     fn meet_threads(&mut self) {
         for (tid, life) in self.session.around.schedule.threads() {
-            let late = life.not_yet_attached();
-            let is_traced = life.trace_start.is_some() || late.is_some() || self.finished.has(tid);
-            if !is_traced || self.threads.contains_key(&tid) {
-                continue;
+            let is_late = life.dead.iter().any(|dead| dead.not_yet_attached.is_some());
+            let is_late = is_late || life.not_yet_attached().is_some();
+            let is_traced = life.trace_start.is_some() || is_late || self.finished.has(tid);
+            if is_traced || self.threads.contains_key(&tid) {
+                // Traced, though it may never have run.
+                if let (session, Some(thread)) = self.thread(tid) {
+                    thread.add_late(session);
+                }
             }
-            self.thread(tid); // traced, though it may never have run
-            if let Some((born, attached)) = late {
-                self.not_yet_attached(tid, born, attached);
-            }
-        }
-    }
-
-    /// Adds a gap from a thread's birth until it was attached to: what it did, and its frames, are not known.
-    fn not_yet_attached(&mut self, tid: Tid, born: Ns, attached: Ns) {
-        let (from, to) = (EventTime::exact(born), EventTime::exact(attached));
-        let gap = Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached };
-        let (session, thread) = self.thread(tid);
-        if let Some(thread) = thread {
-            thread.meet(session, from);
-            thread.events(session, SpaceId::default(), &[TraceEvent::Gap(gap)]);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A number belongs to one thread after the other: how the life of one ends, and that of the next begins.
 
 use model::schedule::{DeadTime, ThreadLife};
-use model::{EventTime, Ns};
+use model::{AuxOffset, EventTime, Gap, GapCause, Ns};
 
 use crate::certainty::Certainty;
 use crate::control::Control;
@@ -85,6 +85,20 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// Adds a gap from the thread's birth until it was attached to, once that is known: what it did, and its
+    /// frames, are not.
+    pub(crate) fn add_late(&mut self, session: &mut Session<'a>) {
+        let late = match self.window.dead.first() {
+            Some(dead) => dead.not_yet_attached,
+            None => session.around.schedule.thread(self.tid).and_then(ThreadLife::not_yet_attached),
+        };
+        let Some((born, attached)) = late.filter(|_| !self.window.has_late) else { return };
+        self.window.has_late = true;
+        self.window.is_seen_from(born);
+        let (from, to) = (EventTime::exact(born), EventTime::exact(attached));
+        self.gap(session, &Gap { from, to, bytes: 0, at: AuxOffset(0), cause: GapCause::NotYetAttached });
+    }
+
     /// The next event is of another thread with the same number, which has seen nothing yet.
     fn begin_new_life(&mut self, session: &mut Session<'a>, died: Ns, reborn: Ns) {
         let later = self.clock.off_cpu.split_off(reborn);
@@ -98,5 +112,7 @@ impl<'a> Thread<'a> {
         self.control = Control::new(true, executed);
         self.certainty = Certainty::default();
         self.entered = Entered::after(self.entered.numbers());
+        self.window.has_late = false;
+        self.add_late(session);
     }
 }

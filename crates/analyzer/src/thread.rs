@@ -278,7 +278,7 @@ impl<'a> Thread<'a> {
     /// Nothing that was open before a gap is known after it, unless all of that is missing code which was
     /// called.
     #[inline(never)]
-    fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
+    pub(crate) fn gap(&mut self, session: &mut Session<'a>, gap: &Gap) {
         let lost_ns = self.window.gap(gap);
         self.clock.now = gap.from;
         self.clock.at = gap.at;

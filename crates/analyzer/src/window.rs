@@ -29,6 +29,8 @@ pub(crate) struct ThreadWindow<'a> {
     pub(crate) dead: &'a [DeadTime],
     /// Deaths and rebirths that are known, those that have passed, too.
     known_deaths: usize,
+    /// The time in which the present thread was not yet attached to is counted.
+    pub(crate) has_late: bool,
     /// Time in which no thread had this thread's number.
     dead_ns: u64,
     /// With an IP filter: since when the thread is outside its ranges, and how long it was before.
@@ -53,6 +55,7 @@ impl<'a> ThreadWindow<'a> {
             lost_ns: 0,
             dead,
             known_deaths: dead.len(),
+            has_late: false,
             dead_ns: 0,
             outside,
         }
@@ -61,7 +64,16 @@ impl<'a> ThreadWindow<'a> {
     /// Goes on with a recording that has grown, and with the thread's life as known now.
     pub(crate) fn grown<'b>(self, life: Option<&'b ThreadLife>, recording_end: Ns) -> ThreadWindow<'b> {
         let Self {
-            start, seen_from, seen_until, counted_until, observed_ns, lost_ns, dead_ns, outside, ..
+            start,
+            seen_from,
+            seen_until,
+            counted_until,
+            observed_ns,
+            lost_ns,
+            has_late,
+            dead_ns,
+            outside,
+            ..
         } = self;
         let passed = self.known_deaths - self.dead.len().min(self.known_deaths);
         let all = life.map_or(&[][..], |life| &life.dead);
@@ -76,6 +88,7 @@ impl<'a> ThreadWindow<'a> {
             lost_ns,
             dead,
             known_deaths: passed + dead.len(),
+            has_late,
             dead_ns,
             outside,
         }

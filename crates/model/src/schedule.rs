@@ -31,6 +31,28 @@ pub struct DeadTime {
     pub died: Ns,
     /// FORK.
     pub reborn: Ns,
+    /// Of the one that died, see [`ThreadLife::not_yet_attached`].
+    pub not_yet_attached: Option<(Ns, Ns)>,
+}
+
+/// How the tracing of the present thread with a number began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    born: Option<Ns>,
+    /// First ITRACE_START.
+    started: Option<Ns>,
+    /// It may have run before that, inside the recording.
+    is_late: bool,
+    /// So may the next thread, which was not born yet.
+    is_next_late: bool,
+}
+
+impl Attached {
+    /// From its birth until it was traced (or died), where it may have run without.
+    fn not_yet(&self, died: Option<Ns>) -> Option<(Ns, Ns)> {
+        let born = self.born.filter(|_| self.is_late)?;
+        Some((born, self.started.or(died)?.max(born)))
+    }
 }
 
 /// What the sideband says of one thread.
@@ -44,8 +66,8 @@ pub struct ThreadLife {
     pub executed: Option<Ns>,
     /// First ITRACE_START.
     pub trace_start: Option<Ns>,
-    /// It may have run before that, inside the recording.
-    pub attached_late: bool,
+    /// Of the last thread with the number.
+    pub attached: Attached,
     /// EXIT.
     pub died: Option<Ns>,
     /// It executed a program, and has the number of its process's first thread since then. A buffer of its
@@ -85,13 +107,16 @@ impl ThreadLife {
         self.renumbered = None;
         match (ended, time) {
             (Some(died), Some(time)) => {
-                self.dead.push(DeadTime { pid: before, died, reborn: time });
+                let not_yet_attached = self.attached.not_yet(Some(died));
+                self.dead.push(DeadTime { pid: before, died, reborn: time, not_yet_attached });
+                let is_late = self.attached.is_next_late;
+                self.attached = Attached { born: Some(time), is_late, ..Attached::default() };
                 // The one that died never came back to a CPU.
                 if let Some(last) = self.off_cpu.last_mut() {
                     last.to = last.to.or(Some(died.max(last.from)));
                 }
             }
-            _ => self.born = time,
+            _ => (self.born, self.attached.born) = (time, time),
         }
     }
 
@@ -103,12 +128,11 @@ impl ThreadLife {
         self.reasons.shrink();
     }
 
-    /// From its birth until it was traced (or died), where it may have run without. Not of a number that
-    /// several threads had.
+    /// From the birth of the last thread with the number until it was traced (or died), where it may have run
+    /// without.
     #[must_use]
     pub fn not_yet_attached(&self) -> Option<(Ns, Ns)> {
-        let born = self.born.filter(|_| self.attached_late && self.dead.is_empty())?;
-        Some((born, self.trace_start.or(self.died)?.max(born)))
+        self.attached.not_yet(self.died)
     }
 }
 
@@ -257,6 +281,7 @@ impl Schedule {
             Sideband::ItraceStart { pid, tid } => {
                 let life = self.life(*pid, *tid);
                 life.trace_start = life.trace_start.or(record.time);
+                life.attached.started = life.attached.started.or(record.time);
                 // A thread that was running when it was attached to has no switch-in record.
                 if let (Some(cpu), Some(time)) = (record.cpu, record.time) {
                     self.run(cpu, *pid, *tid, time);
@@ -278,7 +303,12 @@ impl Schedule {
                 self.has_wakeups = true;
                 self.wakes(waking, record.time);
             }
-            Sideband::AttachedLate { tid } => self.threads.entry(*tid).or_default().attached_late = true,
+            Sideband::AttachedLate { tid } => {
+                let life = self.number(*tid);
+                // Its FORK may be read later.
+                let of_next = life.ended().is_some();
+                *(if of_next { &mut life.attached.is_next_late } else { &mut life.attached.is_late }) = true;
+            }
             Sideband::Lost { .. } => self.lost(record),
             _ => (),
         }
@@ -405,6 +435,10 @@ mod tests {
         OnCpu { from: Ns(from), to: Ns(to), pid: Pid(1), tid: Tid(tid), doubtful }
     }
 
+    fn dead(died: u64, reborn: u64) -> DeadTime {
+        DeadTime { pid: Pid(1), died: Ns(died), reborn: Ns(reborn), not_yet_attached: None }
+    }
+
     pub(super) fn record(ns: u64, cpu: u32, body: Sideband) -> SidebandRecord {
         let (pid, tid) = (Some(Pid(1)), Some(Tid(0)));
         SidebandRecord { time: Some(Ns(ns)), cpu: Some(Cpu(cpu)), pid, tid, file_offset: 0, body }
@@ -463,10 +497,7 @@ mod tests {
             switch(50, 0, 5, false),
         ]);
         let life = s.thread(Tid(5)).unwrap();
-        assert_eq!(
-            (life.died, &life.dead[..]),
-            (None, &[DeadTime { pid: Pid(1), died: Ns(15), reborn: Ns(30) }][..])
-        );
+        assert_eq!((life.died, &life.dead[..]), (None, &[dead(15, 30)][..]));
         assert_eq!(s.on_cpu(Cpu(1)), [on_cpu(10, 30, 9, false), on_cpu(30, 40, 5, false)]);
         assert_eq!(s.on_cpu(Cpu(0)), [on_cpu(10, 15, 5, false), on_cpu(50, u64::MAX, 5, false)]);
     }
@@ -556,8 +587,35 @@ mod tests {
         ]);
         let life = s.thread(Tid(7)).unwrap();
         assert_eq!((life.born, life.died), (Some(Ns(10)), Some(Ns(60))));
-        assert_eq!(life.dead, [DeadTime { pid: Pid(1), died: Ns(20), reborn: Ns(50) }]);
+        assert_eq!(life.dead, [dead(20, 50)]);
         assert_eq!(life.off_cpu, [OffCpu { from: Ns(21), to: Some(Ns(21)), preempted: false, woken: None }]);
+    }
+
+    #[test]
+    fn each_thread_with_a_number_is_attached_to_by_itself() {
+        let (pid, tid) = (Pid(1), Tid(7));
+        let fork = |ns| record(ns, 0, Sideband::Fork { pid, tid, parent_pid: pid, parent_tid: Tid(1) });
+        let late = |ns| record(ns, 0, Sideband::AttachedLate { tid });
+        let start = |ns| record(ns, 0, Sideband::ItraceStart { pid, tid });
+        let exit = |ns| record(ns, 0, Sideband::Exit { pid, tid });
+        // The second one is never attached to; the third one before its birth is read.
+        let records = [
+            fork(10),
+            late(11),
+            start(12),
+            exit(20),
+            fork(30),
+            exit(40),
+            late(41),
+            fork(50),
+            start(54),
+            exit(60),
+        ];
+        let s = Schedule::new(&records);
+        let life = s.thread(tid).unwrap();
+        let mut gaps: Vec<_> = life.dead.iter().map(|dead| dead.not_yet_attached).collect();
+        gaps.push(life.not_yet_attached());
+        assert_eq!(gaps, [Some((Ns(10), Ns(12))), None, Some((Ns(50), Ns(54)))]);
     }
 
     /// Threads come and go for days.

@@ -172,6 +172,27 @@ mod tests {
         assert_ne!(s.on_cpu(Cpu(0)), runs);
     }
 
+    /// Its events are opened, and its FORK may be read later: it had no switches then.
+    #[test]
+    fn a_thread_that_is_attached_to_has_a_life_where_its_number_was_forgotten() {
+        let exit = record(10, 0, Sideband::Exit { pid: Pid(1), tid: Tid(7) });
+        let mut s = Schedule::growing(true, true);
+        s.grow(&[switch(5, 0, 7, false), exit, switch(20, 0, 8, false)]);
+        s.forget_threads(&s.ended_before(Ns(LATER)));
+        let fork = Sideband::Fork { pid: Pid(1), tid: Tid(7), parent_pid: Pid(1), parent_tid: Tid(1) };
+        s.grow(&[
+            record(LATER, 0, Sideband::AttachedLate { tid: Tid(7) }),
+            record(LATER + 10, 0, fork),
+            record(LATER + 20, 0, Sideband::ItraceStart { pid: Pid(1), tid: Tid(7) }),
+            switch(LATER + 30, 0, 7, true),
+        ]);
+        let life = s.thread(Tid(7)).unwrap();
+        assert_eq!(
+            (life.off_cpu.len(), life.not_yet_attached()),
+            (1, Some((Ns(LATER + 10), Ns(LATER + 20))))
+        );
+    }
+
     /// Number 9 is free from then on: it is 1, which was the first thread's.
     #[test]
     fn the_number_of_a_thread_that_executes_a_program_is_forgotten() {

@@ -287,14 +287,13 @@ impl<'a, 'l> Collector<'a, 'l> {
     }
 
     /// Events of these threads are there. If the recording is under way, they were opened while the threads
-    /// ran.
+    /// ran, after all that was read so far.
     fn attached(&mut self, file_offset: u64, threads: BTreeSet<Tid>) -> Result<(), String> {
-        if self.time_span.is_none() {
-            return Ok(());
-        }
+        let Some((_, last)) = self.time_span else { return Ok(()) };
+        let time = Some(last);
         threads.into_iter().try_for_each(|tid| {
             let body = Sideband::AttachedLate { tid };
-            self.keep(SidebandRecord { time: None, cpu: None, pid: None, tid: Some(tid), file_offset, body })
+            self.keep(SidebandRecord { time, cpu: None, pid: None, tid: Some(tid), file_offset, body })
         })
     }
 

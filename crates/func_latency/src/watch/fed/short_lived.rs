@@ -5,8 +5,12 @@ use crate::run_words;
 
 /// Time from the death of a thread to the birth of the next one on its CPU.
 const BETWEEN_NS: u64 = 1_000_000;
+/// Time from the birth of a thread until it is traced.
+const ATTACHED_NS: u64 = 20;
 const SIZE: usize = 200;
 const ENTRY_OF_F: u64 = TEXT + 32;
+/// Ids from here on are of events of one thread each.
+const OWN_IDS: u64 = 1000;
 
 /// Threads, and the numbers that they have in turns.
 #[derive(Clone, Copy)]
@@ -22,11 +26,11 @@ impl ShortLives {
         Tid(100 + (thread % self.numbers) as i32)
     }
 
-    /// No record has the id of the one that is the first thread's: the others are known by their threads.
+    /// The first thread is there from the start.
     fn events(self) -> Vec<Event> {
         let mut events = events();
         if self.has_own_buffers {
-            let id = EventId { id: u64::MAX, index: 0, cpu: -1, tid: tid_of(0, 0).0 };
+            let id = EventId { id: OWN_IDS, index: 0, cpu: -1, tid: tid_of(0, 0).0 };
             events.iter_mut().for_each(|event| event.ids = vec![id]);
         }
         events
@@ -38,6 +42,13 @@ impl ShortLives {
             true => AuxChunk { index: 1 + number as u32, owner, offset: AuxOffset(0), reference: 0 },
             false => of_cpu(cpu, offset),
         }
+    }
+
+    /// The thread's event, with a buffer of its own.
+    fn id(self, number: u64) -> Option<EventId> {
+        let index = 1 + number as u32;
+        let id = EventId { id: OWN_IDS + u64::from(index), index, cpu: -1, tid: self.tid(number).0 };
+        self.has_own_buffers.then_some(id)
     }
 
     /// Feeds their lives; each third thread dies in a call.
@@ -63,11 +74,15 @@ impl ShortLives {
             let aux = Record::Aux { offset: chunk.offset.0, size, flags: 0 };
             let mut records = FedRecords::default();
             records.add(cpu, parent_tid, born, &Record::Fork { pid, tid, parent_pid, parent_tid });
-            records.add(cpu, tid, born, &Record::ItraceStart { pid, tid });
-            // Without the buffer's ids they are taken for those of the first buffer under the number.
-            if !self.has_own_buffers {
-                records.add(cpu, tid, end, &aux);
+            // The buffer may be opened before the birth is read.
+            if number.is_multiple_of(2) {
+                feed.records(&std::mem::take(&mut records.0));
             }
+            self.id(number).iter().for_each(|id| feed.ids(tid, &[(0, *id)]));
+            records.add(cpu, tid, Ns(born.0 + ATTACHED_NS), &Record::ItraceStart { pid, tid });
+            let id = self.id(number);
+            let of_event = id.map_or(1 + u64::from(cpu), |id| id.id);
+            aux.encode(&SampleId { pid, tid, time: end, cpu: Cpu(cpu), id: of_event }, &mut records.0);
             records.add(cpu, tid, end, &Record::Exit { pid, tid, parent_pid, parent_tid });
             feed.records(&records.0);
             fed.feed_slice(&feed, &chunk, slice.at(Ns(time.0 + 50)));
@@ -203,6 +218,8 @@ fn is_that_of_the_recording(name: &str, lives: ShortLives) {
     let reports: Vec<&Value> = documents.iter().filter(is_report).collect();
     assert_eq!(reports.len(), 4);
     assert_eq!(reports[0]["trace"]["threads"], lives.numbers + 4);
+    let late = &reports[0]["loss"]["by_cause"][0]["lost_ns"];
+    assert_eq!(late.as_u64(), lives.has_own_buffers.then_some(lives.threads * ATTACHED_NS));
     for watched in &reports[1..] {
         assert!(*watched == reports[0], "another report");
     }
