@@ -243,25 +243,37 @@ impl Schedule {
         next.checked_sub(1).map(|i| runs[i].1)
     }
 
+    /// The lives of a number that a thread has now or will have.
     fn number(&mut self, tid: Tid) -> &mut ThreadLife {
         self.threads.entry(tid).or_insert_with(|| self.forgotten.begin_life(tid))
     }
 
-    fn life(&mut self, pid: Pid, tid: Tid) -> &mut ThreadLife {
-        let life = self.number(tid);
+    /// The life that a record tells of. `None`: the thread is forgotten. A FORK tells of the next one with
+    /// its number; if that was lost, the ITRACE_START does. Nothing else begins a life after a death.
+    fn life(&mut self, pid: Pid, tid: Tid) -> Option<&mut ThreadLife> {
+        if self.forgotten.is_dead(tid) {
+            return None;
+        }
+        let life = self.threads.entry(tid).or_default();
         life.pid = pid;
-        life
+        Some(life)
+    }
+
+    /// The last thread with this number has died.
+    fn is_dead(&self, tid: Tid) -> bool {
+        self.forgotten.is_dead(tid) || self.thread(tid).is_some_and(|life| life.died.is_some())
     }
 
     fn add(&mut self, record: &SidebandRecord) {
         let who = record.pid.zip(record.tid);
         match &record.body {
             Sideband::Comm { pid, tid, name, exec } => {
-                let life = self.life(*pid, *tid);
-                life.name.clone_from(name);
-                life.executed = life.executed.or(record.time.filter(|_| *exec));
-                if *exec {
+                if *exec && self.is_dead(*tid) {
                     self.takes_number(*pid, *tid, record);
+                }
+                if let Some(life) = self.life(*pid, *tid) {
+                    life.name.clone_from(name);
+                    life.executed = life.executed.or(record.time.filter(|_| *exec));
                 }
             }
             Sideband::Mmap(mmap) if !mmap.kernel && mmap.executable => {
@@ -275,13 +287,19 @@ impl Schedule {
                 self.number(*tid).begin_life(*pid, record.time);
             }
             Sideband::Exit { pid, tid } => {
-                self.life(*pid, *tid).died = record.time;
-                self.dies(*tid, record);
+                if let Some(life) = self.life(*pid, *tid) {
+                    life.died = record.time;
+                    self.dies(*tid, record);
+                }
             }
             Sideband::ItraceStart { pid, tid } => {
-                let life = self.life(*pid, *tid);
-                life.trace_start = life.trace_start.or(record.time);
-                life.attached.started = life.attached.started.or(record.time);
+                if self.is_dead(*tid) {
+                    self.number(*tid).begin_life(*pid, record.time);
+                }
+                if let Some(life) = self.life(*pid, *tid) {
+                    life.trace_start = life.trace_start.or(record.time);
+                    life.attached.started = life.attached.started.or(record.time);
+                }
                 // A thread that was running when it was attached to has no switch-in record.
                 if let (Some(cpu), Some(time)) = (record.cpu, record.time) {
                     self.run(cpu, *pid, *tid, time);
@@ -374,9 +392,6 @@ impl Schedule {
     /// A thread that is not the first of its process executes a program: the first one has died, and it has
     /// that one's number from now on (`de_thread` in fs/exec.c), without a FORK.
     fn takes_number(&mut self, pid: Pid, tid: Tid, record: &SidebandRecord) {
-        if self.thread(tid).is_none_or(|life| life.died.is_none()) {
-            return;
-        }
         self.number(tid).begin_life(pid, record.time);
         // The kernel has ended all others by then: what is left is its number so far.
         let of_others = self.threads.iter_mut().filter(|(other, life)| life.pid == pid && **other != tid);
@@ -395,21 +410,19 @@ impl Schedule {
             None => (),
         }
         table.runs.push(OnCpu { from: time, to: Ns::MAX, pid, tid, doubtful: false });
-        self.life(pid, tid).on_cpu.push((time, cpu));
+        self.life(pid, tid).into_iter().for_each(|life| life.on_cpu.push((time, cpu)));
     }
 
     fn switch(&mut self, cpu: Option<Cpu>, pid: Pid, tid: Tid, time: Ns, out: bool, preempted: bool) {
         // What a thread that has died still runs is the kernel's code for that.
-        let is_forgotten = self.forgotten.is_dead(tid);
-        let is_dead = is_forgotten || self.thread(tid).is_some_and(|life| life.died.is_some());
-        if let Some(cpu) = cpu.filter(|_| !is_dead) {
+        if let Some(cpu) = cpu.filter(|_| !self.is_dead(tid)) {
             let table = self.cpus.entry(cpu).or_default();
             if out { table.leaves(pid, tid, time) } else { table.comes(pid, tid, time) }
         }
-        if tid.0 <= 0 || is_forgotten {
-            return; // the idle task, or nothing is left of the thread
+        if tid.0 <= 0 {
+            return; // the idle task
         }
-        let life = self.life(pid, tid);
+        let Some(life) = self.life(pid, tid) else { return };
         if out {
             // A switch-in was lost (or this record is there twice): how long that was is not known.
             if let Some(last) = life.off_cpu.last_mut() {

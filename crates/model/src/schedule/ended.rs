@@ -172,6 +172,29 @@ mod tests {
         assert_ne!(s.on_cpu(Cpu(0)), runs);
     }
 
+    #[test]
+    fn no_record_but_those_of_a_birth_begins_a_life_after_a_death() {
+        let (pid, tid) = (Pid(7), Tid(7));
+        let exit = |time| record(time, 0, Sideband::Exit { pid, tid });
+        let names = |exec| Sideband::Comm { pid, tid, name: "x".into(), exec };
+        let mut told = vec![exit(LATER), record(LATER, 0, names(false)), record(LATER, 0, mapped(pid))];
+        told.push(switch(LATER, 0, 7, true));
+        let mut s = Schedule::growing(true, true);
+        s.grow(&[switch(5, 0, 7, false), exit(10), switch(20, 0, 8, false)]);
+        s.forget_threads(&s.ended_before(Ns(LATER)));
+        s.grow(&told);
+        assert_eq!(s.thread(tid), None);
+        // Its FORK was lost; and that of one that executes a program after its first thread was forgotten.
+        for birth in [Sideband::ItraceStart { pid, tid }, names(true)] {
+            let mut of_forgotten = s.clone();
+            of_forgotten.grow(&[record(LATER + 10, 0, birth.clone())]);
+            assert!(of_forgotten.thread(tid).is_some_and(|life| life.died.is_none()), "{birth:?}");
+            let s = Schedule::new(&[exit(10), record(20, 0, birth)]);
+            let life = s.thread(tid).unwrap();
+            assert_eq!((life.died, life.dead.len()), (None, 1));
+        }
+    }
+
     /// Its events are opened, and its FORK may be read later: it had no switches then.
     #[test]
     fn a_thread_that_is_attached_to_has_a_life_where_its_number_was_forgotten() {
@@ -211,10 +234,9 @@ mod tests {
         assert_eq!(s.ended_before(Ns(LATER)), [Tid(9)]);
     }
 
-    #[test]
-    fn a_thread_is_not_the_only_one_after_others_were_forgotten() {
-        let mapped = Sideband::from(Mmap {
-            pid: Pid(1),
+    fn mapped(pid: Pid) -> Sideband {
+        Sideband::from(Mmap {
+            pid,
             start: Avma(0x1000),
             len: 0x1000,
             file_offset: FileOffset(0),
@@ -223,10 +245,14 @@ mod tests {
             inode: None,
             executable: true,
             kernel: false,
-        });
+        })
+    }
+
+    #[test]
+    fn a_thread_is_not_the_only_one_after_others_were_forgotten() {
         let exit = Sideband::Exit { pid: Pid(1), tid: Tid(7) };
         let only = |s: &Schedule| s.only_traced_thread().map(|(tid, _)| tid.0);
-        let mut s = Schedule::new(&[record(1, 0, mapped)]);
+        let mut s = Schedule::new(&[record(1, 0, mapped(Pid(1)))]);
         assert_eq!(only(&s), Some(1));
         s.grow(&[record(2, 0, exit)]);
         assert_eq!(only(&s), None);
