@@ -5,7 +5,7 @@
 //!   type  misc  size  body ...
 //! ```
 
-use model::Ns;
+use model::{Ns, Pid, Tid};
 use perfdata::record_types::HEADER_SIZE;
 
 /// A whole record. Fields are found by their distance from its begin; those behind its end are `None`.
@@ -40,9 +40,25 @@ impl<'a> BufferRecord<'a> {
         self.u64(at).map(Ns)
     }
 
+    /// What a FORK or EXIT says: `pid, ppid, tid, ptid, time`.
+    pub(crate) fn task(self) -> Option<TaskRecord> {
+        let id = |at| self.u32(at).map(u32::cast_signed);
+        let (pid, parent_pid, tid) = (Pid(id(8)?), Pid(id(12)?), Tid(id(16)?));
+        Some(TaskRecord { pid, parent_pid, tid, time: self.time(24)? })
+    }
+
     fn field<const N: usize>(self, at: usize) -> Option<[u8; N]> {
         self.0.get(at..at + N)?.try_into().ok()
     }
+}
+
+/// The birth or the death of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskRecord {
+    pub(crate) pid: Pid,
+    pub(crate) parent_pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) time: Ns,
 }
 
 /// The whole records at the begin of some bytes.

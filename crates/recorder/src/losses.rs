@@ -1,9 +1,9 @@
 //! What the kernel says it could not write, counted from its records.
 
-use model::{AuxOwner, AuxRecord, Ns, Pid, Tid};
+use model::{AuxOwner, AuxRecord};
 use perfdata::record_types;
 
-use crate::buffer_records::{BufferRecord, BufferRecords};
+use crate::buffer_records::{BufferRecords, TaskRecord};
 
 /// Losses of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +22,12 @@ pub struct Losses {
     pub lost_records: u64,
 }
 
-/// The birth of a thread, from a FORK record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Birth {
-    pub(crate) pid: Pid,
-    pub(crate) tid: Tid,
-    pub(crate) time: Ns,
-}
-
-impl Birth {
-    /// `pid, ppid, tid, ptid, time`
-    fn of(fork: BufferRecord<'_>) -> Option<Self> {
-        let id = |at| fork.u32(at).map(u32::cast_signed);
-        Some(Self { pid: Pid(id(8)?), tid: Tid(id(16)?), time: fork.time(24)? })
-    }
-}
-
 /// What a batch of records tells the drain that reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noticed {
     /// The last AUX record says that the buffer was full, so that the kernel has disabled the event.
     pub(crate) full: bool,
-    pub(crate) births: Vec<Birth>,
+    pub(crate) births: Vec<TaskRecord>,
 }
 
 impl Losses {
@@ -75,7 +59,7 @@ impl Losses {
                 Some(record_types::LOST) => {
                     self.lost_records = self.lost_records.saturating_add(record.u64(16).unwrap_or_default());
                 }
-                Some(record_types::FORK) => noticed.births.extend(Birth::of(record)),
+                Some(record_types::FORK) => noticed.births.extend(record.task()),
                 _ => (),
             }
         }
@@ -85,6 +69,7 @@ impl Losses {
 
 #[cfg(test)]
 mod tests {
+    use model::{Ns, Pid, Tid};
     use perfdata::write::{Record, SampleId};
 
     use super::*;
@@ -103,10 +88,8 @@ mod tests {
 
         let mut losses = Losses::none(AuxOwner::Thread(Tid(7)));
         let noticed = losses.notice(&records);
-        assert_eq!(
-            noticed,
-            Noticed { full: true, births: vec![Birth { pid: Pid(7), tid: Tid(9), time: Ns(5) }] }
-        );
+        let birth = TaskRecord { pid: Pid(7), parent_pid: Pid(7), tid: Tid(9), time: Ns(5) };
+        assert_eq!(noticed, Noticed { full: true, births: vec![birth] });
         assert_eq!((losses.full, losses.partial, losses.collisions, losses.lost_records), (1, 1, 1, 3));
         assert!(losses.any() && !Losses::none(losses.owner).any());
         assert_eq!(losses.notice(&records[..3]), Noticed::default());

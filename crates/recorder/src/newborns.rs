@@ -10,9 +10,9 @@ use model::{AuxOwner, Ns, Pid, Tid};
 use perfdata::write::EventId;
 
 use crate::attach::{OpenBuffer, Opener};
+use crate::buffer_records::TaskRecord;
 use crate::build_ids::BuildIds;
 use crate::events::{BufferEvents, SIDEBAND, TRACE};
-use crate::losses::Birth;
 use crate::output::Output;
 use crate::snapshot::{BuildIdOf, Snapshot};
 
@@ -92,7 +92,12 @@ impl<'a> Newborns<'a> {
     }
 
     /// Opens a thread that was born, and the others of its process that have no events yet.
-    pub(crate) fn attend_birth(&self, born: Birth, output: &Output, now: &dyn Fn() -> Ns) -> Vec<OpenBuffer> {
+    pub(crate) fn attend_birth(
+        &self,
+        born: TaskRecord,
+        output: &Output,
+        now: &dyn Fn() -> Ns,
+    ) -> Vec<OpenBuffer> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).born(born.tid, born.time);
         let opened = self.attend(born.pid, output, now);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

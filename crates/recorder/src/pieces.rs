@@ -23,7 +23,7 @@ use model::{Ns, Tid};
 use perfdata::record_types;
 use perfdata::write::{EventId, Features, Writer};
 
-use crate::buffer_records::{BufferRecord, BufferRecords};
+use crate::buffer_records::{BufferRecord, BufferRecords, TaskRecord};
 use crate::ring_copies::RingCopies;
 
 /// How a recording is cut, and where the pieces go.
@@ -74,9 +74,9 @@ pub(crate) struct Cutting {
     /// What each new piece begins with.
     head: Writer<Cursor<Vec<u8>>>,
     /// What is known of threads that live, which follows it.
-    threads: BTreeMap<u32, LiveThread>,
+    threads: BTreeMap<Tid, LiveThread>,
     /// The ids of events of buffers that threads got in the window, by thread; they follow, too.
-    ids: BTreeMap<i32, Vec<(usize, EventId)>>,
+    ids: BTreeMap<Tid, Vec<(usize, EventId)>>,
     /// Deaths of which the time is not complete: records of the thread may still come from other rings.
     deaths: Vec<Death>,
     number: u64,
@@ -95,9 +95,9 @@ enum Kept {
     /// For ever: mappings, a program that is executed.
     Always,
     /// While the thread lives.
-    OfThread(u32, ThreadFact),
+    OfThread(Tid, ThreadFact),
     /// The first thread of a process is known for ever, with its code.
-    Death { tid: u32, first: bool, time: Ns },
+    Death { tid: Tid, first: bool, time: Ns },
 }
 
 /// What a record tells of a thread.
@@ -122,7 +122,7 @@ struct LiveThread {
 /// A thread that has died, and the record of that.
 #[derive(Debug)]
 struct Death {
-    tid: u32,
+    tid: Tid,
     first: bool,
     time: Ns,
     record: Vec<u8>,
@@ -160,18 +160,26 @@ impl LiveThread {
 
 impl Kept {
     fn of(record: BufferRecord<'_>) -> Option<Self> {
-        let (word, time) = (|at| record.u32(at), |at| record.time(at));
+        let tid = |at| record.u32(at).map(|tid| Tid(tid.cast_signed()));
         match record.kind()? {
             record_types::MMAP | record_types::MMAP2 => Some(Self::Always),
             // `pid, tid`
             record_types::COMM if record.has_flag(record_types::MISC_COMM_EXEC) => Some(Self::Always),
-            record_types::COMM => Some(Self::OfThread(word(12)?, ThreadFact::Name)),
-            record_types::ITRACE_START => Some(Self::OfThread(word(12)?, ThreadFact::Start)),
-            // `pid, ppid, tid, ptid, time`: a process has its code from its parent.
-            record_types::FORK if word(8)? != word(12)? => Some(Self::Always),
-            record_types::FORK => Some(Self::OfThread(word(16)?, ThreadFact::Birth(time(24)?))),
+            record_types::COMM => Some(Self::OfThread(tid(12)?, ThreadFact::Name)),
+            record_types::ITRACE_START => Some(Self::OfThread(tid(12)?, ThreadFact::Start)),
+            record_types::FORK => {
+                let born = record.task()?;
+                // A process has its code from its parent.
+                let is_thread = born.pid == born.parent_pid;
+                Some(if is_thread {
+                    Self::OfThread(born.tid, ThreadFact::Birth(born.time))
+                } else {
+                    Self::Always
+                })
+            }
             record_types::EXIT => {
-                Some(Self::Death { tid: word(16)?, first: word(8)? == word(16)?, time: time(24)? })
+                let TaskRecord { pid, tid, time, .. } = record.task()?;
+                Some(Self::Death { tid, first: tid.0 == pid.0, time })
             }
             _ => None,
         }
@@ -212,7 +220,7 @@ impl Cutting {
                 Some(Kept::Always) => self.head.record(bytes)?,
                 Some(Kept::OfThread(tid, fact)) => self.threads.entry(tid).or_default().add(fact, bytes),
                 Some(Kept::Death { tid, first, time }) => {
-                    let ids = self.ids.remove(&tid.cast_signed()).unwrap_or_default();
+                    let ids = self.ids.remove(&tid).unwrap_or_default();
                     self.deaths.push(Death { tid, first, time, record: bytes.to_vec(), ids });
                 }
                 None => (),
@@ -223,7 +231,7 @@ impl Cutting {
 
     /// Keeps the ids of the events of a thread's buffer while the thread lives.
     pub(crate) fn add_ids(&mut self, tid: Tid, ids: &[(usize, EventId)]) {
-        self.ids.insert(tid.0, ids.to_vec());
+        self.ids.insert(tid, ids.to_vec());
     }
 
     /// There is room for so much trace in the piece, which has `piece_bytes`.
@@ -336,13 +344,13 @@ mod tests {
         let exit = |tid| Record::Exit { pid, tid, parent_pid: pid, parent_tid: Tid(7) };
         let comm = |exec| Record::Comm { pid, tid, name: "x", exec };
         let switch = Record::Switch { out: true, preempted: false };
-        let birth = Kept::OfThread(9, ThreadFact::Birth(Ns(50)));
+        let birth = Kept::OfThread(Tid(9), ThreadFact::Birth(Ns(50)));
         assert_eq!((kept(&fork(pid)), kept(&fork(Pid(6)))), (Some(birth), Some(Kept::Always)));
-        let name = Kept::OfThread(9, ThreadFact::Name);
+        let name = Kept::OfThread(Tid(9), ThreadFact::Name);
         assert_eq!((kept(&comm(false)), kept(&comm(true))), (Some(name), Some(Kept::Always)));
-        let start = Kept::OfThread(9, ThreadFact::Start);
+        let start = Kept::OfThread(Tid(9), ThreadFact::Start);
         assert_eq!(kept(&Record::ItraceStart { pid, tid }), Some(start));
-        let death = |tid, first| Some(Kept::Death { tid, first, time: Ns(50) });
+        let death = |tid, first| Some(Kept::Death { tid: Tid(tid), first, time: Ns(50) });
         assert_eq!((kept(&exit(tid)), kept(&exit(Tid(7)))), (death(9, false), death(7, true)));
         assert_eq!(kept(&switch), None);
         let of_no_thread = [3, 0, 0, 0, 0, 0, 12, 0, 9, 9, 9, 9];
@@ -409,13 +417,13 @@ mod tests {
         // Its number is another one's.
         read(80, &born(8));
         read(65, &died(5));
-        let known = |cutting: &Cutting| cutting.threads.keys().copied().collect::<Vec<u32>>();
+        let known = |cutting: &Cutting| cutting.threads.keys().map(|tid| tid.0).collect::<Vec<_>>();
         let head = cutting.head.get_ref().get_ref().len();
         cutting.bury(Ns(39)).unwrap();
         assert_eq!(known(&cutting), [8, 9]);
         cutting.bury(Ns(100)).unwrap();
         assert_eq!((known(&cutting), cutting.deaths.len()), (vec![8], 0));
-        assert_eq!(cutting.threads[&8].birth.as_ref().unwrap().0, Ns(80));
+        assert_eq!(cutting.threads[&Tid(8)].birth.as_ref().unwrap().0, Ns(80));
         assert!(cutting.head.get_ref().get_ref().len() > head, "5 was there from the start");
     }
 }

@@ -114,7 +114,7 @@ impl Console {
             if event.ends {
                 self.ends_at = Some(time);
             }
-            Hit { is_asked: true, ..Hit::at(time, None, event.name, event.trigger) }
+            Hit::of_event(time, event)
         };
         captures.take(outside.events(time, waits).into_iter().map(hit).collect());
     }

@@ -25,7 +25,7 @@ use super::display::{Display, SeenCalls as _};
 use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece};
-use super::outside::{Event, Heard, Listener};
+use super::outside::{Heard, Listener};
 #[cfg(feature = "bpf")]
 use super::probe_triggers::{self, TriggersAsked};
 use super::probed_hits::{LeftOut, ProbedHit, ProbedHits};
@@ -227,9 +227,9 @@ impl<'a> FlightRecorder<'a> {
 
     /// Takes what has happened.
     fn hear(&mut self) {
-        for ((at, number), Event { trigger, name, ends }) in self.heard.take() {
-            let at = at.unwrap_or_else(|| self.now());
-            let hit = Hit { is_asked: true, ..Hit::at(at, None, name, trigger) };
+        for ((at, number), event) in self.heard.take() {
+            let ends = event.ends;
+            let hit = Hit::of_event(at.unwrap_or_else(|| self.now()), event);
             self.asked.push_back(AskedSnapshot { number, hit, ends, copied: None });
         }
         for ProbedHit { number, hit, function } in self.probed.take() {

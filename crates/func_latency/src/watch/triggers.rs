@@ -10,6 +10,7 @@ use model::{
     StretchCounters, Tid, TraceEvent, Transfer, WholeRun,
 };
 
+use super::outside::Event;
 use super::recent::Recent;
 use crate::render::screen::figures::ListedCall;
 use crate::render::units::duration;
@@ -74,6 +75,11 @@ impl Hit {
     /// A function of `--on` was entered.
     pub(super) fn entered(time: Ns, tid: Tid, function: &str) -> Self {
         Self::at(time, Some(tid), "on", format!("{function} was entered"))
+    }
+
+    /// Something outside of the target that was waited for.
+    pub(super) fn of_event(time: Ns, event: Event) -> Self {
+        Self { is_asked: true, ..Self::at(time, None, event.name, event.trigger) }
     }
 
     /// Something that has no length.
