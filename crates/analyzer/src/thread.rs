@@ -122,8 +122,9 @@ impl<'a> Thread<'a> {
         }
         let has_ip_filter = session.around.has_ip_filter;
         while let [event, after @ ..] = events {
-            if let Some(count) = self.calls_child(session, space, events, |_, _| None) {
-                events = events.get(count..).unwrap_or_default();
+            let passed = self.calls_children(session, space, events, |_, _| None);
+            if passed > 0 {
+                events = events.get(passed..).unwrap_or_default();
                 continue;
             }
             events = after;
@@ -155,8 +156,9 @@ impl<'a> Thread<'a> {
                 let (executed, cycles) = counters.between(next + begin, next + end)?;
                 Some(Counted::of(executed, cycles))
             };
-            if let Some(count) = self.calls_child(session, space, left, counted) {
-                next += count;
+            let passed = self.calls_children(session, space, left, counted);
+            if passed > 0 {
+                next += passed;
                 is_behind = true;
                 continue;
             }
