@@ -291,14 +291,14 @@ impl Interval {
         let cycle = self.cycle.unwrap_or(Range { low: 0, high: 0 });
         let fits = |ticks: Option<u64>| ticks.is_some_and(|ticks| ticks < ROOM);
         let longest = all.most.checked_add(unseen)?.checked_mul(cycle.high.max(1));
-        let is_near = |at: u128| at >= from && at - from < (2 * ROOM).into();
-        if !fits(longest) || ![left_hi, right.lo, right.best, right.hi, ceiling].into_iter().all(is_near) {
+        if !fits(longest) {
             return None;
         }
-        let [left_lo, left, left_hi, right_lo, right, right_hi, ceiling] =
-            [start, self.left.best, left_hi, right.lo, right.best, right.hi, ceiling]
-                .map(|at| (at - from) as i64);
-        let [low, high, middle] = [cycle.low, cycle.high, cycle.middle()].map(|length| length as i64);
+        let behind = |at: u128| at.checked_sub(from).filter(|at| *at < (2 * ROOM).into()).map(|at| at as i64);
+        let (left_lo, left, left_hi) = (behind(start)?, behind(self.left.best)?, behind(left_hi)?);
+        let (right_lo, right, right_hi) = (behind(right.lo)?, behind(right.best)?, behind(right.hi)?);
+        let ceiling = behind(ceiling)?;
+        let (low, high, middle) = (cycle.low as i64, cycle.high as i64, cycle.middle() as i64);
         let (most, least, slack) = (all.most as i64, all.least() as i64, unseen as i64 * high);
         let is_cut = self.cycle.is_some() && all.doubt.breaks != 0;
         let (span, shares, after_last) = match is_cut {

@@ -126,8 +126,8 @@ impl<W: Work> Memo<W> {
     /// At the first of its places that is free; if none is, it takes the first.
     fn put(&mut self, entry: Entry<W>) -> &Effect<W> {
         let first = place(&self.entries, entry.key);
-        let places: [_; PLACES] = std::array::from_fn(|other| first ^ other);
-        let free = places.into_iter().find(|&place| self.entries[place].key == Key::NONE);
+        let mut places = (0..PLACES).map(|other| first ^ other);
+        let free = places.find(|&place| self.entries[place].key == Key::NONE);
         self.added += 1;
         let stays = &mut self.entries[free.unwrap_or(first)];
         *stays = entry;

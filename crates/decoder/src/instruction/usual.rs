@@ -125,8 +125,8 @@ pub(super) fn decode(ip: Avma, bytes: &[u8]) -> Option<DecodedInstruction> {
     let branch =
         |len: usize, branch| Some(DecodedInstruction { ip, len: len as u8, terminator: Some(branch) });
     let relative = |bytes: u8| {
-        let [b0, b1, b2, b3] = [0, 1, 2, 3].map(|byte| code[opcode.len + byte]);
-        let distance = if bytes == 1 { i32::from(b0 as i8) } else { i32::from_le_bytes([b0, b1, b2, b3]) };
+        let wide: [u8; 4] = code[opcode.len..].first_chunk().copied().unwrap_or_default();
+        let distance = if bytes == 1 { i32::from(wide[0] as i8) } else { i32::from_le_bytes(wide) };
         let len = opcode.len + usize::from(bytes);
         (len, Avma(ip.0.wrapping_add(len as u64).wrapping_add_signed(distance.into())))
     };
