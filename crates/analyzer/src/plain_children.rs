@@ -53,7 +53,7 @@ impl<'a> Thread<'a> {
         }
         let caller = self.stack.owner(self.stack.len()).and_then(|owner| self.stack.get(owner));
         let caller = caller.map(|caller| caller.function);
-        // Between the begin and the end of a child only time passes: what was found of the caller still holds.
+        // In a child only time passes: what was found of the caller still holds.
         while let Some(plain) = plain_child(session, events.get(passed..).unwrap_or_default()) {
             let PlainChild { site, function, begin: (begin, begun), end: (end, ended) } = plain;
             self.reaches(space, begun);

@@ -318,12 +318,26 @@ impl Clock {
     /// A CYC packet.
     #[inline(always)]
     pub(crate) fn cyc(&mut self, cycles: u64) {
-        self.cyc_fresh = true;
         if self.cyc_counts {
-            self.timeline.count(cycles);
+            self.cyc_after_anchor(cycles);
         } else {
+            self.cyc_fresh = true;
             self.straddling(cycles);
         }
+    }
+
+    /// [`Self::cyc`] where the next CYC counts from after the anchor ([`Self::counts_cyc`]).
+    #[inline(always)]
+    pub(crate) fn cyc_after_anchor(&mut self, cycles: u64) {
+        self.cyc_fresh = true;
+        self.timeline.count(cycles);
+    }
+
+    /// If there are CYC packets, the next one counts from after the anchor, and so do those after it up to
+    /// the next packet that is neither CYC nor flow.
+    #[inline]
+    pub(crate) fn counts_cyc(&self) -> bool {
+        self.cyc_counts || !self.has_cyc
     }
 
     /// `branches` have passed: what the estimate goes by without CYC.

@@ -51,7 +51,7 @@ impl<W: Work> Flow<'_, W> {
     }
 
     /// Code is followed, and no packet before has left a question: what a TNT or TIP does follows from the
-    /// code.
+    /// code, and a CYC counts.
     fn is_plain(&self) -> bool {
         matches!(self.state, State::On)
             && self.fup.is_none()
@@ -60,6 +60,7 @@ impl<W: Work> Flow<'_, W> {
             && self.walk.tnt.is_empty()
             && self.walk.unknown_callers.is_none()
             && self.waiting.is_empty()
+            && self.clock.counts_cyc()
     }
 
     /// Follows TNT, TIP and CYC packets where [`Self::is_plain`], up to the first other packet or one without
@@ -83,7 +84,11 @@ impl<W: Work> Flow<'_, W> {
         while let Some(bytes) = left.first_chunk::<PAIR>() {
             let mut cyc_len = 0;
             if let Some((cycles, len)) = packet::decode_cyc(bytes) {
-                clock.cyc(cycles);
+                if CYC {
+                    clock.cyc_after_anchor(cycles);
+                } else {
+                    clock.cyc(cycles);
+                }
                 last.after_tnt = false;
                 cyc_len = len;
             }
