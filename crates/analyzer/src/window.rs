@@ -27,8 +27,8 @@ pub(crate) struct ThreadWindow<'a> {
     lost_ns: u64,
     /// Deaths and rebirths that are still to come.
     pub(crate) dead: &'a [DeadTime],
-    /// Deaths and rebirths that are known, those that have passed, too.
-    known_deaths: usize,
+    /// The last rebirth that has passed.
+    reborn: Ns,
     /// The time in which the present thread was not yet attached to is counted.
     pub(crate) has_late: bool,
     /// Time in which no thread had this thread's number.
@@ -54,7 +54,7 @@ impl<'a> ThreadWindow<'a> {
             observed_ns: 0,
             lost_ns: 0,
             dead,
-            known_deaths: dead.len(),
+            reborn: Ns(0),
             has_late: false,
             dead_ns: 0,
             outside,
@@ -70,14 +70,14 @@ impl<'a> ThreadWindow<'a> {
             counted_until,
             observed_ns,
             lost_ns,
+            reborn,
             has_late,
             dead_ns,
             outside,
             ..
         } = self;
-        let passed = self.known_deaths - self.dead.len().min(self.known_deaths);
         let all = life.map_or(&[][..], |life| &life.dead);
-        let dead = all.get(passed..).unwrap_or_default();
+        let dead = all.get(all.partition_point(|dead| dead.reborn <= reborn)..).unwrap_or_default();
         ThreadWindow {
             start,
             end: life.and_then(ThreadLife::ended).unwrap_or(recording_end).max(start).max(seen_until),
@@ -87,7 +87,7 @@ impl<'a> ThreadWindow<'a> {
             observed_ns,
             lost_ns,
             dead,
-            known_deaths: passed + dead.len(),
+            reborn,
             has_late,
             dead_ns,
             outside,
@@ -156,6 +156,7 @@ impl<'a> ThreadWindow<'a> {
     /// The thread died, and another one has its number from `reborn` on. Where nothing was seen of any so far
     /// the window begins with that one.
     pub(crate) fn pass_death(&mut self, died: Ns, reborn: Ns) {
+        self.reborn = reborn;
         if self.seen_from.is_none_or(|from| from >= reborn) {
             self.start = self.start.max(reborn);
             self.counted_until = self.start;

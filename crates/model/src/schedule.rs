@@ -174,8 +174,8 @@ impl Schedule {
         sideband.iter().for_each(|record| self.add(record));
     }
 
-    /// Forgets which threads ran where before `time`, but not that they existed; of the `spared` ones all
-    /// is kept.
+    /// Forgets which threads ran where before `time`, but not that they existed, unless their numbers were
+    /// given to others; of the `spared` ones all is kept.
     pub fn forget_before(&mut self, time: Ns, spared: &BTreeSet<Tid>) {
         for table in self.cpus.values_mut() {
             table.forget_before(time);
@@ -185,6 +185,10 @@ impl Schedule {
             let over = life.off_cpu.partition_point(is_over);
             if let Some(last) = life.off_cpu.drain(..over).next_back() {
                 life.reasons.forget(&last);
+            }
+            let passed = life.dead.partition_point(|dead| dead.reborn < time);
+            if let Some(last) = life.dead.drain(..passed).next_back() {
+                life.born = Some(last.reborn);
             }
             let later = life.on_cpu.partition_point(|(from, _)| *from <= time);
             life.on_cpu.drain(..later.saturating_sub(1));
@@ -629,6 +633,20 @@ mod tests {
         let mut gaps: Vec<_> = life.dead.iter().map(|dead| dead.not_yet_attached).collect();
         gaps.push(life.not_yet_attached());
         assert_eq!(gaps, [Some((Ns(10), Ns(12))), None, Some((Ns(50), Ns(54)))]);
+    }
+
+    #[test]
+    fn of_those_that_had_a_number_one_after_the_other_the_last_ones_are_known() {
+        let (pid, tid) = (Pid(1), Tid(7));
+        let fork = |ns| record(ns, 0, Sideband::Fork { pid, tid, parent_pid: pid, parent_tid: Tid(1) });
+        let exit = |ns| record(ns, 0, Sideband::Exit { pid, tid });
+        let lives = (1..=100).flat_map(|life| [fork(10 * life), exit(10 * life + 5)]);
+        let mut s = Schedule::new(&lives.collect::<Vec<_>>());
+        s.forget_before(Ns(990), &[tid].into());
+        assert_eq!(s.thread(tid).unwrap().dead.len(), 99);
+        s.forget_before(Ns(990), &BTreeSet::new());
+        let life = s.thread(tid).unwrap();
+        assert_eq!((life.born, &life.dead[..]), (Some(Ns(980)), &[dead(985, 990), dead(995, 1000)][..]));
     }
 
     /// Threads come and go for days.
