@@ -236,7 +236,8 @@ impl Continuation {
             let reborn = life.and_then(|life| life.dead.last()).is_some_and(|dead| {
                 first_time(context, &buffer.pieces).is_some_and(|began| began < dead.died)
             });
-            let is_over = |until: &Ns| reborn || life.is_some_and(|life| life.is_over_by(*until));
+            let is_dead_by = |until| thread.is_some_and(|tid| context.schedule.is_over_by(tid, until));
+            let is_over = |until: &Ns| reborn || is_dead_by(*until);
             let grown = Grown { until: grown.until.filter(|until| !is_over(until)), ..grown };
             let begin = life.and_then(|life| life.trace_start.max(life.born)).unwrap_or_default();
             let Some(stream) = Stream::new(index, buffer, whole) else {

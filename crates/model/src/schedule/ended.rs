@@ -16,14 +16,6 @@ fn is_long_before(end: Option<Ns>, time: Ns) -> bool {
     end.is_some_and(|end| time.since(end) > LINGERS_NS)
 }
 
-impl ThreadLife {
-    /// It died so long before `time` that a buffer of its own has no trace from then on.
-    #[must_use]
-    pub fn is_over_by(&self, time: Ns) -> bool {
-        is_long_before(self.died, time)
-    }
-}
-
 /// What is left of threads that were forgotten.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forgotten {
@@ -62,12 +54,26 @@ impl Forgotten {
 }
 
 impl Schedule {
+    /// The thread died so long before `time` that a buffer of its own has no trace from then on.
+    #[must_use]
+    pub fn is_over_by(&self, tid: Tid, time: Ns) -> bool {
+        self.thread(tid).is_some_and(|life| is_long_before(self.death_of(life), time))
+    }
+
+    /// One that executed a program and has the number of its process's first thread dies under that. Its own
+    /// buffer may have no trace before (with an IP filter).
+    fn death_of(&self, life: &ThreadLife) -> Option<Ns> {
+        // `None` where the first one is forgotten: it has died.
+        let first = life.renumbered.and_then(|_| self.thread(Tid(life.pid.0)));
+        life.died.or_else(|| first.map_or(life.renumbered, |first| first.died))
+    }
+
     /// The threads that ended so long before `time` that no record and no trace from then on is theirs, by
     /// id. The trace of an idle CPU may end in a gap of the thread that it ran last: that one is not among
     /// them. Nor is the first thread of a process that has others, for one of these may take its number.
     #[must_use]
     pub fn ended_before(&self, time: Ns) -> Vec<Tid> {
-        let has_ended = |life: &ThreadLife| is_long_before(life.ended(), time);
+        let has_ended = |life: &ThreadLife| is_long_before(self.death_of(life), time);
         if !self.threads.values().any(has_ended) {
             return Vec::new();
         }
@@ -216,9 +222,10 @@ mod tests {
         );
     }
 
-    /// Number 9 is free from then on: it is 1, which was the first thread's.
+    /// Number 9 is free from then on: it is 1, which was the first thread's. But a buffer of its own goes on,
+    /// and may have had no trace: its process was not known.
     #[test]
-    fn the_number_of_a_thread_that_executes_a_program_is_forgotten() {
+    fn the_number_of_a_thread_that_executes_a_program_is_forgotten_with_the_thread() {
         let exec = Sideband::Comm { pid: Pid(1), tid: Tid(1), name: String::new(), exec: true };
         let fork = Sideband::Fork { pid: Pid(1), tid: Tid(9), parent_pid: Pid(1), parent_tid: Tid(1) };
         let mut s = Schedule::growing(true, true);
@@ -231,7 +238,12 @@ mod tests {
             switch(50, 0, 8, false),
         ]);
         assert_eq!(s.thread(Tid(9)).map(|life| life.ended()), Some(Some(Ns(30))));
-        assert_eq!(s.ended_before(Ns(LATER)), [Tid(9)]);
+        assert_eq!((s.ended_before(Ns(LATER)), s.is_over_by(Tid(9), Ns(LATER))), (vec![], false));
+        s.grow(&[record(LATER, 0, Sideband::Exit { pid: Pid(1), tid: Tid(1) })]);
+        assert!(s.is_over_by(Tid(9), Ns(2 * LATER)));
+        assert_eq!(s.ended_before(Ns(2 * LATER)), [Tid(9)], "1 is the first of 8's process");
+        s.forget_threads(&[Tid(1)]);
+        assert!(s.is_over_by(Tid(9), Ns(2 * LATER)));
     }
 
     fn mapped(pid: Pid) -> Sideband {
