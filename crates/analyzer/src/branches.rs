@@ -250,7 +250,7 @@ pub(crate) trait Branches<'a>: Landing<'a> {
 
     /// What no frame explains is another stack, and no frame that is older than the recording.
     fn may_switch_stacks(&self, session: &Session<'a>) -> bool {
-        self.control().base_known || session.asked.request.stack_switches
+        self.control().base.is_known() || session.asked.request.stack_switches
     }
 }
 

@@ -8,6 +8,37 @@ use crate::thread_clock::ThreadTime;
 /// Functions of a thread that are remembered as handlers: there are 64 signals.
 const HANDLERS_MAX: usize = 64;
 
+/// What is below the frames of a thread that were seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Frames may be older than the recording.
+    #[default]
+    Unknown,
+    /// The trace begins at the first instruction of a function: no frame is older, as long as that function
+    /// does not return. Handlers of signals do, which a trace may begin with, too.
+    Assumed,
+    /// The thread was seen from its first instruction: no frame is older.
+    Seen,
+}
+
+impl Base {
+    pub(crate) const fn seen(is_seen: bool) -> Self {
+        if is_seen { Self::Seen } else { Self::Unknown }
+    }
+
+    /// No frame is older than the recording.
+    pub(crate) const fn is_known(self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+
+    /// The outermost frame has returned.
+    pub(crate) fn returned(&mut self) {
+        if *self == Self::Assumed {
+            *self = Self::Unknown;
+        }
+    }
+}
+
 /// Where control is, and the past that the next event may depend on.
 #[derive(Clone, Default)]
 pub(crate) struct Control {
@@ -23,8 +54,8 @@ pub(crate) struct Control {
     pub(crate) interrupted_at: Option<Avma>,
     /// Nothing was seen yet.
     pub(crate) is_new: bool,
-    /// The thread was seen from its first instruction: no frame is older than the recording.
-    pub(crate) base_known: bool,
+    /// What is below the frames that were seen.
+    pub(crate) base: Base,
     /// It executed a new program: if nothing was seen before, it is as if it was born then.
     pub(crate) executed: Option<Ns>,
     /// Functions that the kernel has entered as handlers of signals.
@@ -33,13 +64,13 @@ pub(crate) struct Control {
 
 impl Control {
     /// Of a thread of which nothing was seen yet.
-    pub(crate) fn new(base_known: bool, executed: Option<Ns>) -> Self {
-        Self { is_new: true, base_known, executed, ..Self::default() }
+    pub(crate) fn new(base: Base, executed: Option<Ns>) -> Self {
+        Self { is_new: true, base, executed, ..Self::default() }
     }
 
     /// Of kernel code; `is_entered`: it was entered in sight.
     pub(crate) fn in_kernel(space: SpaceId, is_entered: bool) -> Self {
-        Self { space, base_known: is_entered, ..Self::default() }
+        Self { space, base: Base::seen(is_entered), ..Self::default() }
     }
 
     /// The kernel enters this function as a handler.
@@ -68,7 +99,7 @@ impl Control {
 
     /// What is seen first, now, is the first that the thread does: no frame is older than the recording.
     pub(crate) fn is_from_first(&self, now: EventTime) -> bool {
-        self.base_known || self.executed.is_some_and(|executed| executed <= now.hi)
+        self.base.is_known() || self.executed.is_some_and(|executed| executed <= now.hi)
     }
 
     /// A handler was entered in sight.

@@ -147,7 +147,7 @@ impl<'a> Thread<'a> {
             let called = self.group_end(frame + 1);
             let left = self.group_end(called);
             // What was left unseen has ended before, and what ran since was taken for it.
-            let certain = if self.control.base_known { left } else { called };
+            let certain = if self.control.base.is_known() { left } else { called };
             self.stack.doubt(certain..self.stack.len());
             self.close_to(session, left, Status::Unwound);
             self.returns_to(session, ip, true);

@@ -8,7 +8,7 @@ use model::{
 
 use crate::branches::Branches;
 use crate::certainty::Certainty;
-use crate::control::{Control, Left};
+use crate::control::{Base, Control, Left};
 use crate::counted::Counted;
 use crate::counting::Counting;
 use crate::entered::Entered;
@@ -58,13 +58,13 @@ impl<'a> Thread<'a> {
     pub(crate) fn new(tid: Tid, session: &Session<'a>) -> Self {
         let around = session.around;
         let life = around.schedule.thread(tid);
-        let base_known = !around.is_part && life.is_some_and(|l| l.born.is_some());
+        let base = Base::seen(!around.is_part && life.is_some_and(|l| l.born.is_some()));
         let executed = life.and_then(|l| l.executed).filter(|_| !around.is_part);
         Self {
             tid,
             stack: Stack::default(),
             clock: ThreadClock::new(OffCpuClock::new(life.map_or(&[], |l| &l.off_cpu))),
-            control: Control::new(base_known, executed),
+            control: Control::new(base, executed),
             undecided: None,
             certainty: Certainty::default(),
             window: ThreadWindow::new(life, around.window, around.has_ip_filter),
@@ -300,7 +300,9 @@ impl<'a> Thread<'a> {
         if passes {
             self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.clock.now = gap.to;
-            self.control.base_known |= std::mem::take(&mut self.control.is_new);
+            if std::mem::take(&mut self.control.is_new) {
+                self.control.base = Base::Seen;
+            }
             self.control.left = Some(Left::OutOfSight);
             return;
         }
@@ -316,7 +318,7 @@ impl<'a> Thread<'a> {
         self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
         self.control.going = None;
-        (self.control.base_known, self.control.is_new) = (false, false);
+        (self.control.base, self.control.is_new) = (Base::Unknown, false);
         self.clock.now = gap.to;
     }
 
@@ -359,7 +361,7 @@ impl<'a> Thread<'a> {
     /// Doubts the frames after the outermost `open` ones: control is in one of these, or in a frame that is
     /// older than the recording.
     pub(crate) fn doubt_all_but(&mut self, open: usize) {
-        if !self.control.base_known {
+        if !self.control.base.is_known() {
             self.certainty.land(&mut self.stack, open);
         }
     }
@@ -549,6 +551,7 @@ impl<'a> Frames<'a> for Thread<'a> {
 
     /// A frame with an unseen entry returned to `ret`, and nothing is known below.
     fn returned_to_unknown(&mut self, session: &mut Session<'a>, to: Target) {
+        self.control.base.returned();
         self.entered.ghosts.returned(to.ip);
         let mut frame = self.frame(to.function, FrameKind::Found);
         frame.entry = if to.at_entry { to.ip.into() } else { MaybeIp::UNKNOWN };
@@ -563,7 +566,7 @@ impl<'a> Frames<'a> for Thread<'a> {
         let now = std::mem::replace(&mut self.clock.now, since);
         self.close_to(session, 0, Status::OpenEnd);
         self.clock.now = now;
-        self.control.base_known = to.at_entry;
+        self.control.base = Base::seen(to.at_entry);
         self.found(session, to);
     }
 

@@ -3,7 +3,7 @@
 use model::{Avma, BranchKind, EndKind, FunctionAt, Site, Target, Transfer};
 
 use crate::branches::Branches;
-use crate::control::Left;
+use crate::control::{Base, Left};
 use crate::frames::{Frames, Notice};
 use crate::kernel::Kernel;
 use crate::request::Surroundings;
@@ -94,7 +94,7 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
 
     /// Nothing is known of what ran before.
     fn is_without_past(&self) -> bool {
-        self.depth() == 0 && self.control().left.is_none() && !self.control().base_known
+        self.depth() == 0 && self.control().left.is_none() && !self.control().base.is_known()
     }
 
     /// Tracing starts.
@@ -110,8 +110,11 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
         // What was lost may have been that it was interrupted there.
         let is_after_gap = after_gap || !first && is_without_past;
         let may_be_first = first && !after_gap && !is_part;
-        control.base_known |= may_be_first && !has_ip_filter && to.at_entry;
-        control.base_known |= first && control.is_from_first(now);
+        if first && control.is_from_first(now) {
+            control.base = Base::Seen;
+        } else if may_be_first && !has_ip_filter && to.at_entry {
+            control.base = Base::Assumed;
+        }
         let is_entered = has_ip_filter && to.at_entry && !resumed;
         match control.left.take() {
             Some(Left::Kernel(entry)) if !is_empty => self.back_from_kernel(session, entry, to),

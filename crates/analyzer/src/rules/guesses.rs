@@ -254,3 +254,22 @@ fn a_handler_that_seems_to_come_where_another_returns_is_a_guess() {
     let no_landing = script.replace("140 ijmp throw+30 handler+80", "140 ret throw+30 handler+15");
     check(&no_landing, "160 +10 complete [signal]");
 }
+
+/// Seed 9833405: a trace may begin at the entry of a signal handler.
+#[test]
+fn where_the_first_function_returns_calls_are_older_than_the_recording() {
+    let script = "
+        100 start h
+        110 ret h+8 f+35
+        120 call f+40 g
+        130 ret g+8 k+25
+        140 ret k+30 f+65";
+    check(
+        script,
+        "
+        110 >=20 open_start [unknown]
+        140 >=0 open_start [unknown]",
+    );
+    let of_g = Request { functions: vec![id("g")], ..Request::default() };
+    check_request(script, of_g, "120 +10 unwound f+40");
+}

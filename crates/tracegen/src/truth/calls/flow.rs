@@ -42,7 +42,8 @@ impl Stack<'_> {
         };
         if std::mem::take(&mut self.is_new) && event.kind == Kind::Enter && !self.lost {
             let function = self.code.function(event.to);
-            self.base_known |= self.code.is_entry(function, event.to);
+            self.base_assumed = !self.base_known && self.code.is_entry(function, event.to);
+            self.base_known |= self.base_assumed;
         }
         match event.kind {
             Kind::Call | Kind::IndirectCall => self.call(event),
@@ -111,7 +112,7 @@ impl Stack<'_> {
     fn ret(&mut self, event: &Event, ahead: &Events<'_>) {
         let Some(top) = self.frames.last() else {
             if !event.left_filter() {
-                self.found(event.to);
+                self.returned_to_unknown(event.to);
             }
             return;
         };
@@ -192,7 +193,7 @@ impl Stack<'_> {
             None => {
                 // No frame is older than the thread: control has landed in another one before.
                 self.is_astray |= self.base_known && self.has_chosen;
-                self.found(event.to);
+                self.returned_to_unknown(event.to);
             }
             // Back in the range by a return from the code outside it, too.
             Some(top) if top.hidden && top.returns_to(event.to) => self.pop_group(false),
@@ -203,6 +204,14 @@ impl Stack<'_> {
             Some(_) if is_from_older && !self.code.is_restorer(event.to) => self.found(event.to),
             Some(_) => (),
         }
+    }
+
+    /// The outermost frame has returned to `to`.
+    fn returned_to_unknown(&mut self, to: Avma) {
+        if std::mem::take(&mut self.base_assumed) {
+            self.base_known = false;
+        }
+        self.found(to);
     }
 
     /// The group on top leaves the filter by a return to where it does not return: control has landed in

@@ -157,6 +157,9 @@ pub(super) struct Stack<'a> {
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
     pub(super) base_known: bool,
+    /// It is only known that the first event was at the first instruction of a function: if that returns, frames
+    /// are older.
+    pub(super) base_assumed: bool,
     /// Control has landed in one of several frames, and what came after told in which.
     pub(super) has_chosen: bool,
     /// The frame that was told (`has_chosen`) was wrong, or the thread has switched stacks.
@@ -189,6 +192,7 @@ impl<'a> Stack<'a> {
             is_away: false,
             interrupted: None,
             base_known: is_born,
+            base_assumed: false,
             has_chosen: false,
             is_astray: false,
             is_new: true,
