@@ -10,7 +10,7 @@ const HANDLERS_MAX: usize = 64;
 
 /// What is below the frames of a thread that were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Base {
+pub(crate) enum StackBase {
     /// Frames may be older than the recording.
     #[default]
     Unknown,
@@ -21,7 +21,7 @@ pub(crate) enum Base {
     Seen,
 }
 
-impl Base {
+impl StackBase {
     pub(crate) const fn seen(is_seen: bool) -> Self {
         if is_seen { Self::Seen } else { Self::Unknown }
     }
@@ -55,7 +55,7 @@ pub(crate) struct Control {
     /// Nothing was seen yet.
     pub(crate) is_new: bool,
     /// What is below the frames that were seen.
-    pub(crate) base: Base,
+    pub(crate) base: StackBase,
     /// It executed a new program: if nothing was seen before, it is as if it was born then.
     pub(crate) executed: Option<Ns>,
     /// Functions that the kernel has entered as handlers of signals.
@@ -64,13 +64,13 @@ pub(crate) struct Control {
 
 impl Control {
     /// Of a thread of which nothing was seen yet.
-    pub(crate) fn new(base: Base, executed: Option<Ns>) -> Self {
+    pub(crate) fn new(base: StackBase, executed: Option<Ns>) -> Self {
         Self { is_new: true, base, executed, ..Self::default() }
     }
 
     /// Of kernel code; `is_entered`: it was entered in sight.
     pub(crate) fn in_kernel(space: SpaceId, is_entered: bool) -> Self {
-        Self { space, base: Base::seen(is_entered), ..Self::default() }
+        Self { space, base: StackBase::seen(is_entered), ..Self::default() }
     }
 
     /// The kernel enters this function as a handler.

@@ -4,7 +4,7 @@ use model::schedule::{DeadTime, ThreadLife};
 use model::{AuxOffset, EventTime, Gap, GapCause, Ns};
 
 use crate::certainty::Certainty;
-use crate::control::{Base, Control};
+use crate::control::{Control, StackBase};
 use crate::entered::Entered;
 use crate::finished::FinishedThreads;
 use crate::frames::Frames as _;
@@ -109,7 +109,7 @@ impl<'a> Thread<'a> {
         self.clock.off_cpu.go_on(later);
         self.window.pass_death(died, reborn);
         let executed = self.control.executed.filter(|executed| *executed >= reborn);
-        self.control = Control::new(Base::Seen, executed);
+        self.control = Control::new(StackBase::Seen, executed);
         self.certainty = Certainty::default();
         self.entered = Entered::after(self.entered.numbers());
         self.window.has_late = false;

@@ -8,7 +8,7 @@ use model::{
 
 use crate::branches::Branches;
 use crate::certainty::Certainty;
-use crate::control::{Base, Control, Left};
+use crate::control::{Control, Left, StackBase};
 use crate::counted::Counted;
 use crate::counting::Counting;
 use crate::entered::Entered;
@@ -58,7 +58,7 @@ impl<'a> Thread<'a> {
     pub(crate) fn new(tid: Tid, session: &Session<'a>) -> Self {
         let around = session.around;
         let life = around.schedule.thread(tid);
-        let base = Base::seen(!around.is_part && life.is_some_and(|l| l.born.is_some()));
+        let base = StackBase::seen(!around.is_part && life.is_some_and(|l| l.born.is_some()));
         let executed = life.and_then(|l| l.executed).filter(|_| !around.is_part);
         Self {
             tid,
@@ -301,7 +301,7 @@ impl<'a> Thread<'a> {
             self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
             self.clock.now = gap.to;
             if std::mem::take(&mut self.control.is_new) {
-                self.control.base = Base::Seen;
+                self.control.base = StackBase::Seen;
             }
             self.control.left = Some(Left::OutOfSight);
             return;
@@ -318,7 +318,7 @@ impl<'a> Thread<'a> {
         self.clock.off_cpu.pass(EventTime::exact(gap.to.lo));
         self.trees.forget_base();
         self.control.going = None;
-        (self.control.base, self.control.is_new) = (Base::Unknown, false);
+        (self.control.base, self.control.is_new) = (StackBase::Unknown, false);
         self.clock.now = gap.to;
     }
 
@@ -566,7 +566,7 @@ impl<'a> Frames<'a> for Thread<'a> {
         let now = std::mem::replace(&mut self.clock.now, since);
         self.close_to(session, 0, Status::OpenEnd);
         self.clock.now = now;
-        self.control.base = Base::seen(to.at_entry);
+        self.control.base = StackBase::seen(to.at_entry);
         self.found(session, to);
     }
 

@@ -3,7 +3,7 @@
 use model::{Avma, BranchKind, EndKind, FunctionAt, Site, Target, Transfer};
 
 use crate::branches::Branches;
-use crate::control::{Base, Left};
+use crate::control::{Left, StackBase};
 use crate::frames::{Frames, Notice};
 use crate::kernel::Kernel;
 use crate::request::Surroundings;
@@ -111,9 +111,9 @@ pub(crate) trait Transfers<'a>: Branches<'a> + Kernel<'a> {
         let is_after_gap = after_gap || !first && is_without_past;
         let may_be_first = first && !after_gap && !is_part;
         if first && control.is_from_first(now) {
-            control.base = Base::Seen;
+            control.base = StackBase::Seen;
         } else if may_be_first && !has_ip_filter && to.at_entry {
-            control.base = Base::Assumed;
+            control.base = StackBase::Assumed;
         }
         let is_entered = has_ip_filter && to.at_entry && !resumed;
         match control.left.take() {

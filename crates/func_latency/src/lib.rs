@@ -68,8 +68,8 @@
 //! let mut analysis = analyzer::Analysis::new(&request, around);
 //! decoder::decode(&recording, &schedule, &image, &image, &Default::default(), &|_| (), &mut analysis);
 //! for function in analysis.finish().functions {
-//!     println!("{} calls took {} ns", function.latency.count, function.latency.sum_ns);
-//! #   assert!(function.latency.count > 0);
+//!     println!("{} calls took {} ns", function.figures.latency.count, function.figures.latency.sum_ns);
+//! #   assert!(function.figures.latency.count > 0);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

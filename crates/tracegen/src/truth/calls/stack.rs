@@ -157,7 +157,7 @@ pub(super) struct Stack<'a> {
     pub(super) interrupted: Option<(Avma, u32)>,
     /// The thread was seen from its first instruction, without a loss: no frame is older.
     pub(super) base_known: bool,
-    /// It is only known that the first event was at the first instruction of a function: if that returns, frames
+    /// All that is known is that the first event was at the entry of a function: if that returns, frames
     /// are older.
     pub(super) base_assumed: bool,
     /// Control has landed in one of several frames, and what came after told in which.
