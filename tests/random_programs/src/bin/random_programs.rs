@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         let value = arguments.iter().position(|word| word == name).and_then(|i| arguments.get(i + 1));
         value.and_then(|value| value.parse().ok()).unwrap_or(default)
     };
-    let Some(out) = arguments.first() else {
+    let Some(out) = arguments.first().filter(|word| !word.starts_with('-')) else {
         eprintln!("random_programs OUT [--programs N] [--seed S] [--kept | --no-timers]");
         return ExitCode::from(2);
     };
