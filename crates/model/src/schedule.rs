@@ -29,7 +29,7 @@ pub struct DeadTime {
     pub pid: Pid,
     /// EXIT.
     pub died: Ns,
-    /// FORK.
+    /// FORK, or what first tells of the next one if that was lost.
     pub reborn: Ns,
     /// Of the one that died, see [`ThreadLife::not_yet_attached`].
     pub not_yet_attached: Option<(Ns, Ns)>,
@@ -43,7 +43,7 @@ pub struct Attached {
     started: Option<Ns>,
     /// It may have run before that, inside the recording.
     is_late: bool,
-    /// So may the next thread, which was not born yet.
+    /// The next thread with the number may have, too: it was not born yet.
     is_next_late: bool,
 }
 
