@@ -149,6 +149,7 @@ cases! {
     time_by_mtc
     time_first_cyc_behind_psb
     time_never_runs_backwards
+    time_off_the_cpu_before_a_psb
     time_that_contradicts_itself
     time_while_tracing_is_off
     time_with_one_anchor

@@ -39,6 +39,8 @@ const BUFFERS: usize = 16;
 /// The most PSB+ that are searched for these pairs, where not each has one: opening one call must not read
 /// all of the trace.
 const PSBS: usize = 16 * SAMPLES;
+/// What is read of a buffer where its PSB+ do not tell the ratio.
+const SAMPLE_BYTES: u64 = 1 << 16;
 /// Packets of a PSB+, with generous room for padding.
 const PSB_PLUS_PACKETS: usize = 128;
 
@@ -49,7 +51,7 @@ pub(crate) struct CrystalRatio {
     high: u64,
 }
 
-/// What a PSB+ says: the TSC at the crystal's last tick, and the counter's low 16 bits.
+/// What a TSC and its TMA say: the TSC at the crystal's last tick, and the counter's low 16 bits.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     tsc: u64,
@@ -74,10 +76,24 @@ impl CrystalRatio {
         Some(Self { low: ticks << RATIO_FRACTION, high: ticks << RATIO_FRACTION })
     }
 
-    /// The ratio, measured by the PSB+ packets of the first buffers that have several: both clocks are
+    /// The ratio, measured by the first buffers that have several pairs of TSC and TMA: both clocks are
     /// constant. `nominal` is what the recording says (zeros if it does not); `None` if it does not and there
     /// is nothing to measure.
+    ///
+    /// Each PSB+ has a pair, and a recording many PSB+. Where they are too far apart to tell how often the
+    /// counter's 16 bits went round, the pairs between them do: one stands wherever the trace unit was
+    /// started again.
     pub(crate) fn measure(buffers: &[AuxBuffer<'_>], nominal: (u32, u32)) -> Option<Self> {
+        let by = |samples: fn(&[AuxPiece<'_>]) -> Vec<Sample>| Self::measure_by(buffers, nominal, samples);
+        by(samples_of_psbs).or_else(|| by(first_samples)).or_else(|| Self::nominal(nominal))
+    }
+
+    /// The ratio by these samples of each buffer; `None` where most of them say nothing.
+    fn measure_by(
+        buffers: &[AuxBuffer<'_>],
+        nominal: (u32, u32),
+        samples: fn(&[AuxPiece<'_>]) -> Vec<Sample>,
+    ) -> Option<Self> {
         let mut range = Self::around(nominal, SEARCH_SHIFT).unwrap_or(PLAUSIBLE);
         let (mut fit, mut misfit) = (0u32, 0u32);
         let samples = buffers.iter().map(|buffer| samples(&buffer.pieces));
@@ -98,7 +114,7 @@ impl CrystalRatio {
                 }
             }
         }
-        if fit > misfit { Some(range) } else { Self::nominal(nominal) }
+        (fit > misfit).then_some(range)
     }
 
     fn of(tsc_ticks: u64, crystal_ticks: u64) -> Self {
@@ -137,7 +153,7 @@ impl CrystalRatio {
 }
 
 /// The pairs of TSC and TMA of the first PSB+ packets of a stream.
-fn samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
+fn samples_of_psbs(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
     let mut samples = vec![];
     let mut psbs = 0;
     for piece in pieces {
@@ -169,6 +185,24 @@ fn sample(pieces: &[AuxPiece<'_>]) -> Option<Sample> {
         }
     }
     None
+}
+
+/// All pairs of TSC and TMA at the start of a stream.
+fn first_samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
+    let Some(first) = pieces.first() else { return vec![] };
+    let mut tsc = None;
+    let pair = |(_, packet)| match packet {
+        Ok(Packet::Tsc(ticks)) => {
+            tsc = Some(ticks);
+            None
+        }
+        Ok(Packet::Tma { ctc, fast }) => {
+            Some(Sample { tsc: tsc.take()?.checked_sub(u64::from(fast))?, counter: ctc })
+        }
+        _ => None,
+    };
+    let start = clip(pieces, first.offset, first.offset.plus(SAMPLE_BYTES));
+    reader::packets(&start).filter_map(pair).take(SAMPLES).collect()
 }
 
 /// Follows the crystal's counter.
@@ -362,6 +396,30 @@ mod tests {
         buffers.extend(vec![&few[..]; BUFFERS]);
         assert_eq!(of(&[&buffers[..], &[&many]].concat()), of(&[&few]));
         assert_eq!(of(&[&buffers[..99 + BUFFERS], &[&many]].concat()), of(&[&many]));
+    }
+
+    /// PSB+ a second apart, as where a thread runs little: each stay on the CPU begins with TSC and TMA.
+    #[test]
+    fn pairs_between_psbs_tell_it_where_these_are_far_apart() {
+        let mut far_apart = vec![];
+        for &(psb, ..) in &skewed(3) {
+            let stays = (0..20).map(|stay| (psb * 1000 + stay * 10_000) * 125_375 / 1000);
+            for (stay, tsc) in stays.enumerate() {
+                let ctc = tsc * 1000 / 125_375;
+                let pair = [Packet::Tsc(tsc), Packet::Tma { ctc: ctc as u16, fast: 0 }];
+                let around: (&[_], &[_]) =
+                    if stay == 0 { (&[Packet::Psb], &[Packet::PsbEnd]) } else { (&[], &[]) };
+                let packets = around.0.iter().chain(&pair).chain(around.1);
+                packets.for_each(|packet| packet::encode(packet, &mut far_apart));
+            }
+        }
+        let piece = AuxPiece { offset: AuxOffset(0), bytes: &far_apart, file_offset: 0 };
+        let owner = AuxOwner::Cpu(Cpu(0));
+        let buffer = AuxBuffer { index: 0, owner, pieces: vec![piece], records: vec![] };
+        assert_eq!(CrystalRatio::measure_by(std::slice::from_ref(&buffer), (0, 0), samples_of_psbs), None);
+        let ratio = CrystalRatio::measure(&[buffer], (0, 0)).unwrap();
+        let truth = (125_375 << RATIO_FRACTION) / 1000;
+        assert!(ratio.low <= truth && truth <= ratio.high && ratio.high - ratio.low < truth >> 10);
     }
 
     #[test]

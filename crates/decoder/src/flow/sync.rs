@@ -7,6 +7,9 @@ use super::{Flow, State};
 use crate::step::Step;
 use crate::work::Work;
 
+/// Bytes of CYC packets and padding that may stand between the start of the trace unit and a PSB.
+const BEFORE_FIRST_PSB: u64 = 16;
+
 impl<W: Work> Flow<'_, W> {
     pub(super) fn psb(&mut self, at: AuxOffset) {
         self.fup = None;
@@ -14,9 +17,7 @@ impl<W: Work> Flow<'_, W> {
         self.last_ip.reset();
         self.forced_out();
         self.end_stay(at);
-        if self.errata.skl168 {
-            self.clock.discontinuity();
-        }
+        self.cycles_until_psb(at);
         if matches!(self.state, State::On) && !self.walk.tnt.is_empty() {
             let ip = self.walk.position().ip;
             self.check(Err(GapCause::Desync { ip }), at);
@@ -26,6 +27,19 @@ impl<W: Work> Flow<'_, W> {
         }
         self.psb = Some(None);
         self.psb_step = None;
+    }
+
+    /// The cycles up to a PSB do not take all of the time up to it by erratum SKL168, and where the kernel
+    /// has started the trace unit again right before it: there PSB+ has the TSC that begins each start, so
+    /// that nothing else says that tracing was off.
+    pub(super) fn cycles_until_psb(&mut self, at: AuxOffset) {
+        let records = self.context.recording.buffers.get(self.segment.buffer).map_or(&[][..], |b| &b.records);
+        let begun = records.partition_point(|record| record.offset <= at);
+        let last_start = begun.checked_sub(1).and_then(|last| records.get(last)).map(|record| record.offset);
+        let is_started = last_start.is_some_and(|start| at.minus(start) <= BEFORE_FIRST_PSB);
+        if self.errata.skl168 || is_started {
+            self.clock.discontinuity();
+        }
     }
 
     /// PSB+ is complete: execution is where its FUP says, or tracing is off.

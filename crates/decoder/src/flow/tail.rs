@@ -27,9 +27,7 @@ impl<W: Work> Flow<'_, W> {
             match packet {
                 Packet::Psb => {
                     in_psb = true;
-                    if self.errata.skl168 {
-                        self.clock.discontinuity();
-                    }
+                    self.cycles_until_psb(at);
                 }
                 Packet::PsbEnd => in_psb = false,
                 Packet::TipPge(_) | Packet::TipPgd(_) => self.tracing_changes(),

@@ -240,13 +240,15 @@ pub(super) fn run(
 ) -> DecodeStats {
     let buffers = traces.iter().zip(0..).map(|(trace, index)| {
         let piece = |(at, bytes)| AuxPiece { offset: AuxOffset(at), bytes, file_offset: 0 };
-        let record =
-            |at: &u64| AuxRecord { offset: AuxOffset(0), size: *at, flags: AuxRecord::TRUNCATED, time: None };
+        let record = |(at, size, flags)| AuxRecord { offset: AuxOffset(at), size, flags, time: None };
+        let until = trace.truncations.iter().map(|end| (0, *end, AuxRecord::TRUNCATED));
+        // By offset, as those of a recording.
+        let from = trace.starts.iter().map(|start| (*start, 0, 0));
         AuxBuffer {
             index,
             owner: if schedule.is_some() { AuxOwner::Cpu(Cpu(index)) } else { AuxOwner::Thread(Tid(7)) },
             pieces: trace.pieces.iter().map(|(at, bytes)| piece((*at, bytes))).collect(),
-            records: trace.truncations.iter().map(record).collect(),
+            records: until.chain(from).map(record).collect(),
         }
     });
     let none = Schedule::default();

@@ -7,6 +7,7 @@
 //! TNT TTN
 //! raw 02 f3             any bytes
 //! truncated             the kernel lost data here (PERF_RECORD_AUX)
+//! started               the kernel started the trace unit here: an AUX record begins
 //! hole 100              bytes of the stream are not in the file
 //! ```
 
@@ -20,6 +21,7 @@ pub(super) struct Trace {
     /// Its bytes, in pieces with their offsets.
     pub(super) pieces: Vec<(u64, Vec<u8>)>,
     pub(super) truncations: Vec<u64>,
+    pub(super) starts: Vec<u64>,
     last_ip: LastIp,
     tsc: u64,
 }
@@ -39,6 +41,7 @@ impl Trace {
         Self {
             pieces: self.pieces.iter().flat_map(small).collect(),
             truncations: self.truncations.clone(),
+            starts: self.starts.clone(),
             ..Self::default()
         }
     }
@@ -58,6 +61,7 @@ impl Trace {
             ["PSB+", "off"] => self.psb_plus(None),
             ["PSB+", "at", ip] => self.psb_plus(Some(code.address(ip))),
             ["truncated"] => self.truncations.push(self.end()),
+            ["started"] => self.starts.push(self.end()),
             ["hole", bytes] => {
                 let offset = self.end() + number(bytes);
                 self.pieces.push((offset, vec![]));
