@@ -309,6 +309,11 @@ impl Stack<'_> {
             Some(last) if is_handler(last) => Some(top),
             _ => way.calls.iter().rposition(|call| call.returns_to == Some(event.to)),
         };
+        if let Some(call) = call.filter(|&call| call < top) {
+            // Calls above it have not returned: it is one more landing.
+            way.keep_calls(call);
+            return next.landed.push(way);
+        }
         if let Some(call) = call {
             let is_call = way.calls[call].returns_to.is_some();
             next.returns |= is_call;

@@ -193,6 +193,32 @@ fn the_returns_after_a_landing_tell_in_which_activation_it_was() {
     check(&none, "100 +30 open_end main+10 unsure\n110 +20 open_end f+10 depth 1 unsure");
 }
 
+/// `h` calls `g`, which calls `f`, which calls `h`; three deep there is an exception, which an older `f`
+/// catches. From there `h` goes on with a jump to `g`. Only the last returns tell where the first one landed.
+#[test]
+fn a_return_past_open_calls_is_one_more_landing() {
+    let deeper = "call g+10 f, call f+10 h, call h+10 g, ";
+    let throw =
+        |deep| deeper.repeat(deep) + "call g+10 f, call f+10 h, call h+10 throw, jmpi throw+20 f+40, ";
+    let (deep, less_deep) = (throw(2), throw(1));
+    let (up, goes_on) = ("ret f+50 g+15, ", "ret g+15 h+15, jmp h+20 g, ");
+    let all_up = "ret g+15 f+15, ret f+50 g+15, ".repeat(2) + "ret g+15 main+15";
+    let events = format!("call main+10 g, {deep}{up}{goes_on}{deep}{up}{goes_on}{less_deep}{up}{all_up}");
+    let timed = events.split(", ").zip(1..).map(|(event, time)| format!("{time} {event}\n"));
+    let script: String = std::iter::once("0 enter - main\n".to_owned()).chain(timed).collect();
+    check(
+        &script,
+        "2 +37 complete g+10
+         5 +7 complete g+10 depth 1
+         8 +3 unwound g+10 depth 2
+         15 +22 complete g+10 depth 1
+         18 +7 complete g+10 depth 2
+         21 +3 unwound g+10 depth 3
+         28 +7 complete g+10 depth 2
+         31 +3 unwound g+10 depth 3",
+    );
+}
+
 #[test]
 fn control_that_no_frame_explains_is_on_another_stack() {
     let script = "
