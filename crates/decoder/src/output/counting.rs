@@ -92,8 +92,8 @@ impl<'a> Counting<'a> {
     #[inline(always)]
     fn pass_plain(&mut self, PassedCycles { first, point, last, bus }: PassedCycles) -> Cycles {
         self.last = point;
-        let [lo, point, hi] = [first, point, last].map(|at| at.wrapping_add(self.plain.0));
-        self.counted(lo, point, hi, bus.wrapping_add(self.plain.1))
+        let counted = |at: u64| at.wrapping_add(self.plain.0);
+        self.counted(counted(first), counted(point), counted(last), bus.wrapping_add(self.plain.1))
     }
 
     /// The cycles at the next event of the stretch, which may switch user code on or off. Without CYC packets
@@ -114,7 +114,8 @@ impl<'a> Counting<'a> {
         };
         self.last = at.point;
         let (before, since) = self.on_since.map_or((self.before.0, u64::MAX), |on| (self.before.0, on.0));
-        let [lo, point, mut hi] = [at.first, at.point, at.last].map(|at| before + at.saturating_sub(since));
+        let counted = |at: u64| before + at.saturating_sub(since);
+        let (lo, point, mut hi) = (counted(at.first), counted(at.point), counted(at.last));
         let bus = self.before.1 + self.on_since.map_or(0, |(_, since)| at.bus.saturating_sub(since));
         if self.after_loss > 0 {
             if at.first < since {
