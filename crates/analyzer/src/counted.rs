@@ -46,7 +46,7 @@ impl Counted {
     #[must_use]
     pub fn of(executed: Executed, cycles: Option<[&Cycles; 2]>) -> Self {
         let Some([from, to]) = cycles else { return Self { executed, cycles: None, bus: None } };
-        let (count, error) = to.since(*from);
+        let (count, error) = to.since(from);
         Self { executed, cycles: Some(CycleCount { count, error }), bus: to.bus_since(from) }
     }
 
@@ -65,11 +65,17 @@ impl Counted {
         }
         sum.gaps = sum.gaps.saturating_add(more.gaps);
         sum.kernel_gaps = sum.kernel_gaps.saturating_add(more.kernel_gaps);
-        self.cycles = self.cycles.zip(other.cycles).map(|(sum, more)| CycleCount {
-            count: sum.count.wrapping_add(more.count),
-            error: sum.error.saturating_add(more.error),
-        });
-        self.bus = self.bus.zip(other.bus).map(|(sum, more)| sum.wrapping_add(more));
+        match (&mut self.cycles, &other.cycles) {
+            (Some(sum), Some(more)) => {
+                sum.count = sum.count.wrapping_add(more.count);
+                sum.error = sum.error.saturating_add(more.error);
+            }
+            (cycles, _) => *cycles = None,
+        }
+        match (&mut self.bus, other.bus) {
+            (Some(sum), Some(more)) => *sum = sum.wrapping_add(more),
+            (bus, _) => *bus = None,
+        }
     }
 
     /// Nothing is missing in what of user code was executed: no gap was in it.

@@ -130,8 +130,9 @@ impl Cycles {
     }
 
     /// Cycles from `earlier` to here: the estimate, and how far it may be off at most.
+    #[inline]
     #[must_use]
-    pub fn since(self, earlier: Self) -> (u64, u64) {
+    pub fn since(&self, earlier: &Self) -> (u64, u64) {
         let count = self.point.saturating_sub(earlier.point);
         let (least, most) = (self.lo.saturating_sub(earlier.hi), self.hi.saturating_sub(earlier.lo));
         let between = count.saturating_sub(least).max(most.saturating_sub(count));
@@ -183,8 +184,8 @@ mod tests {
     fn the_error_of_a_difference_has_both_ends() {
         let from = Cycles { lo: 90, point: 100, hi: 102, unsure: 7, ..Cycles::default() };
         let to = Cycles { lo: 190, point: 200, hi: 230, unsure: 10, ..Cycles::default() };
-        assert_eq!(to.since(from), (100, 43));
-        assert_eq!(from.since(from), (0, 12));
+        assert_eq!(to.since(&from), (100, 43));
+        assert_eq!(from.since(&from), (0, 12));
         let later = |bus, unrated| Cycles { bus, unrated, ..to };
         assert_eq!([later(5, 0), later(5, 1)].map(|to| to.bus_since(&from)), [Some(5), None]);
     }

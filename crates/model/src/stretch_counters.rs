@@ -158,7 +158,7 @@ mod tests {
         }
         let counters = StretchCounters { before, at_events: &at_events, has_cycles: true };
         let [from, to] = counters.between(0, 1).unwrap().1.unwrap();
-        assert_eq!(to.since(*from), (80, 0));
+        assert_eq!(to.since(from), (80, 0));
         assert_eq!(counters.iter().collect::<Vec<_>>(), [0, 1].map(|number| counters.at(number).unwrap()));
     }
 
