@@ -23,6 +23,7 @@
 
 mod aux_buffer;
 pub mod block;
+mod calls;
 mod clock;
 pub mod elf;
 pub mod encode;

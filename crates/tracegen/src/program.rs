@@ -50,8 +50,9 @@ impl Program {
             by_start.entry(block.start).or_insert(id as u32);
         }
         check_threads(dir, &log.threads, blocks.len())?;
-        let is_call =
-            |block: &&Block| matches!(block.terminator, Terminator::Call | Terminator::IndirectCall);
+        let is_call = |block: &&Block| {
+            matches!(block.terminator, Terminator::Call | Terminator::IndirectCall | Terminator::Syscall)
+        };
         let after_calls = blocks.iter().filter(is_call).map(|block| block.end).collect();
         Ok(Self { pid: Pid(log.pid), maps, blocks, threads: log.threads, by_start, after_calls })
     }
@@ -61,7 +62,7 @@ impl Program {
         self.by_start.get(&start).and_then(|&id| self.blocks.get(id as usize)).copied()
     }
 
-    /// A call returns to there.
+    /// A call or a system call returns to there.
     pub(crate) fn is_after_call(&self, at: Avma) -> bool {
         self.after_calls.contains(&at)
     }

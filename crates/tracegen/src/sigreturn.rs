@@ -37,18 +37,21 @@ impl Onward {
 pub(crate) enum Came {
     /// The interrupted code goes on here.
     At(Onward),
-    /// After an indirect jump, which does not lead to where a call returns to.
+    /// After an indirect jump, which does not lead to where a call or a system call returns to.
     ByJump,
+    /// After a return: to where the call on top returns to, or used as a jump.
+    ByReturn(Avma),
     /// It is not known.
     Anywhere,
 }
 
 impl Came {
-    /// The interrupted code may go on here; `returns`: calls return to there.
+    /// The interrupted code may go on here; `returns`: calls or system calls return to there.
     fn may_go_on(self, at: Avma, returns: bool) -> bool {
         match self {
             Self::At(onward) => onward.has(at),
             Self::ByJump => !returns,
+            Self::ByReturn(to) => at == to || !returns,
             Self::Anywhere => true,
         }
     }
@@ -61,14 +64,13 @@ pub(crate) enum Step {
     Handler(Came),
     /// It executes a block from here.
     Block(Avma),
-    /// It executes a block from here, where calls return to.
+    /// It executes a block from here, where calls or system calls return to.
     AfterCall(Avma),
     /// It makes the system call, with this instruction.
     Sigreturn(Avma),
 }
 
-/// Where the `rt_sigreturn` of the handler leads in which the steps begin; `next`: where the code that it
-/// interrupted may go on, if that is known.
+/// Where the `rt_sigreturn` of the handler leads in which the steps begin, and that has come at `own`.
 ///
 /// Handlers within that never return (`siglongjmp`) hide which one is its own:
 ///
@@ -78,12 +80,12 @@ pub(crate) enum Step {
 ///   unless the innermost of those is the one that returns next.
 pub(crate) fn goes_on_at(
     mut steps: impl Iterator<Item = Step>,
-    next: Option<Onward>,
+    own: Came,
     around: &[Onward],
 ) -> Option<Avma> {
-    let is_next = |at| next.is_some_and(|next| next.has(at));
+    let is_next = |at| matches!(own, Came::At(next) if next.has(at));
     // Where the handlers came around which the thread is, its own first.
-    let mut open = vec![next.map_or(Came::Anywhere, Came::At)];
+    let mut open = vec![own];
     let mut returning = None;
     let mut leads_to_next = None;
     while let Some(step) = steps.next() {
@@ -93,8 +95,12 @@ pub(crate) fn goes_on_at(
             (Step::Handler(_), Some(_)) => (),
             (Step::Sigreturn(site), _) => returning = Some(site),
             (Step::Block(start) | Step::AfterCall(start), Some(site)) if site != start => {
-                let index = returned(&open, start, matches!(step, Step::AfterCall(_)));
+                let returns = matches!(step, Step::AfterCall(_));
+                let index = returned(&open, start, returns);
                 if index == 0 {
+                    if !matches!(own, Came::At(_)) && !own.may_go_on(start, returns) {
+                        return None;
+                    }
                     let may_be_another_s = !is_next(start) && around.iter().any(|came| came.has(start));
                     let own = Some(start).filter(|_| !may_be_another_s || returns_next(steps, around.last()));
                     return if is_next(start) { own } else { leads_to_next.or(own) };
@@ -114,12 +120,12 @@ pub(crate) fn goes_on_at(
 
 /// The handler that came there, in which the steps begin, returns before any around it.
 fn returns_next(steps: impl Iterator<Item = Step>, came: Option<&Onward>) -> bool {
-    let leads_to = goes_on_at(steps, came.copied(), &[]);
+    let leads_to = goes_on_at(steps, came.map_or(Came::Anywhere, |came| Came::At(*came)), &[]);
     came.zip(leads_to).is_some_and(|(came, leads_to)| came.has(leads_to))
 }
 
 /// Which of the open handlers has returned when control goes on at `start`: the innermost, unless that came
-/// elsewhere. `returns`: calls return to there.
+/// elsewhere. `returns`: calls or system calls return to there.
 fn returned(open: &[Came], start: Avma, returns: bool) -> usize {
     let innermost = open.len().saturating_sub(1);
     let may_go_on = |came: &Came| came.may_go_on(start, returns);
@@ -134,11 +140,12 @@ fn returned(open: &[Came], start: Avma, returns: bool) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::Came::{Anywhere, At};
     use super::Step::{Block, Sigreturn};
     use super::*;
 
     /// Nothing tells where it came.
-    const HANDLER: Step = Step::Handler(Came::Anywhere);
+    const HANDLER: Step = Step::Handler(Anywhere);
     const RESTORER: Step = Block(Avma(0x10));
     const RETURNS: Step = Sigreturn(Avma(0x15));
     const AGAIN: Step = Block(Avma(0x15));
@@ -151,7 +158,7 @@ mod tests {
 
     #[track_caller]
     fn check(steps: &[Step], expect: Step) {
-        let found = goes_on_at(steps.iter().copied(), None, &[]);
+        let found = goes_on_at(steps.iter().copied(), Anywhere, &[]);
         assert_eq!(found.map(Block), Some(expect));
     }
 
@@ -183,20 +190,20 @@ mod tests {
 
     #[test]
     fn a_handler_that_never_returns_leads_nowhere() {
-        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), Some(AT_X), &[]), None);
+        assert_eq!(goes_on_at([Y, RESTORER, X].into_iter(), At(AT_X), &[]), None);
     }
 
     #[test]
     fn a_return_to_where_a_handler_around_it_came_is_that_one_s() {
         let found = |next, around| goes_on_at([Y, RESTORER, RETURNS, X].into_iter(), next, &[around]);
-        assert_eq!((found(None, AT_X), found(None, AT_Y)), (None, Some(Avma(0x100))));
-        assert_eq!(found(Some(AT_X), AT_X), Some(Avma(0x100)));
+        assert_eq!((found(Anywhere, AT_X), found(Anywhere, AT_Y)), (None, Some(Avma(0x100))));
+        assert_eq!(found(At(AT_X), AT_X), Some(Avma(0x100)));
     }
 
     #[test]
     fn a_handler_returns_where_one_around_it_came_too_if_the_innermost_returns_next() {
         // Random program 9431269: handlers came at `x`, then at `y`, then at `x` again.
-        let found = |steps: &[Step]| goes_on_at(steps.iter().copied(), None, &[AT_X, AT_Y]);
+        let found = |steps: &[Step]| goes_on_at(steps.iter().copied(), Anywhere, &[AT_X, AT_Y]);
         assert_eq!(found(&[RESTORER, RETURNS, X, RESTORER, RETURNS, Y]), Some(Avma(0x100)));
         let within = [HANDLER, RESTORER, RETURNS, X];
         let steps = [&[RESTORER, RETURNS, X], &within[..], &[RESTORER, RETURNS, Y]].concat();
@@ -210,34 +217,34 @@ mod tests {
     fn after_a_handler_that_never_returns_it_is_the_one_that_leads_to_either_side_of_a_jump() {
         // Random program 9300644: the handler came at a conditional jump, and one within never returned.
         let steps = [Y, HANDLER, RESTORER, RETURNS, X];
-        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_EITHER), &[]), Some(Avma(0x100)));
+        assert_eq!(goes_on_at(steps.into_iter(), At(AT_EITHER), &[]), Some(Avma(0x100)));
         let elsewhere = [Y, HANDLER, RESTORER, RETURNS, Block(Avma(0x300))];
-        assert_eq!(goes_on_at(elsewhere.into_iter(), Some(AT_EITHER), &[]), None);
+        assert_eq!(goes_on_at(elsewhere.into_iter(), At(AT_EITHER), &[]), None);
     }
 
     #[test]
     fn a_handler_within_that_came_there_is_the_one_that_returns() {
         // A loop at which both came: the handler itself went on to the other side of its jump.
-        let within = Step::Handler(Came::At(AT_EITHER));
+        let within = Step::Handler(At(AT_EITHER));
         let steps = [Y, within, RESTORER, RETURNS, X, RESTORER, RETURNS, Y];
-        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_EITHER), &[]), Some(Avma(0x200)));
+        assert_eq!(goes_on_at(steps.into_iter(), At(AT_EITHER), &[]), Some(Avma(0x200)));
     }
 
     #[test]
     fn a_handler_within_that_came_elsewhere_never_returns() {
-        let steps = [Y, Step::Handler(Came::At(AT_Y)), RESTORER, RETURNS, X];
-        assert_eq!(goes_on_at(steps.into_iter(), None, &[]), Some(Avma(0x100)));
+        let steps = [Y, Step::Handler(At(AT_Y)), RESTORER, RETURNS, X];
+        assert_eq!(goes_on_at(steps.into_iter(), Anywhere, &[]), Some(Avma(0x100)));
         // Of two around it, the one that came there.
-        let steps = [Y, HANDLER, Step::Handler(Came::At(AT_Y)), RESTORER, RETURNS, X];
-        assert_eq!(goes_on_at(steps.into_iter(), Some(AT_X), &[]), Some(Avma(0x100)));
-        assert_eq!(goes_on_at(steps.into_iter(), None, &[]), None);
+        let steps = [Y, HANDLER, Step::Handler(At(AT_Y)), RESTORER, RETURNS, X];
+        assert_eq!(goes_on_at(steps.into_iter(), At(AT_X), &[]), Some(Avma(0x100)));
+        assert_eq!(goes_on_at(steps.into_iter(), Anywhere, &[]), None);
     }
 
     #[test]
     fn a_handler_within_that_came_after_a_jump_goes_on_after_no_call() {
         // Random program 9400404: the handler came after a return, and one within never returned.
         let within = Step::Handler(Came::ByJump);
-        let found = |last| goes_on_at([Y, within, RESTORER, RETURNS, last].into_iter(), None, &[]);
+        let found = |last| goes_on_at([Y, within, RESTORER, RETURNS, last].into_iter(), Anywhere, &[]);
         assert_eq!(found(Step::AfterCall(Avma(0x100))), Some(Avma(0x100)));
         assert_eq!(found(X), None);
     }
@@ -246,10 +253,24 @@ mod tests {
     fn after_a_handler_that_never_returns_it_is_the_one_that_leads_where_the_code_must_go() {
         let steps = [Y, HANDLER, Y, HANDLER, RESTORER, RETURNS, Y, RESTORER, RETURNS, X];
         let found = |next| goes_on_at(steps.iter().copied(), next, &[]);
-        assert_eq!((found(None), found(Some(AT_X))), (None, Some(Avma(0x100))));
+        assert_eq!((found(Anywhere), found(At(AT_X))), (None, Some(Avma(0x100))));
         // The handlers around it return, too.
         let later = [RESTORER, RETURNS, Y, RESTORER, RETURNS, Y];
         let steps = steps.into_iter().chain(later);
-        assert_eq!(goes_on_at(steps, Some(AT_X), &[]), Some(Avma(0x100)));
+        assert_eq!(goes_on_at(steps, At(AT_X), &[]), Some(Avma(0x100)));
+    }
+
+    #[test]
+    fn a_handler_does_not_return_where_no_branch_led() {
+        // Random program 9916915: handlers came at a switch and at a return, and never returned.
+        let found = |own, last| goes_on_at([Y, RESTORER, RETURNS, last].into_iter(), own, &[]);
+        let after_call = Step::AfterCall(Avma(0x100));
+        assert_eq!((found(Came::ByJump, X), found(Came::ByJump, after_call)), (Some(Avma(0x100)), None));
+        let by_return = |to| Came::ByReturn(Avma(to));
+        assert_eq!(
+            (found(by_return(0x100), after_call), found(by_return(0x200), after_call)),
+            (Some(Avma(0x100)), None)
+        );
+        assert_eq!(found(by_return(0x200), X), Some(Avma(0x100)));
     }
 }

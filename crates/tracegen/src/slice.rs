@@ -9,7 +9,7 @@ use crate::kernel::KernelEntry;
 use crate::log::{Entry, syscall};
 use crate::pt_unit::Output;
 use crate::sideband::RunsOn;
-use crate::sigreturn::{self, Onward, Step};
+use crate::sigreturn::{self, Came, Onward, Step};
 use crate::simulate::World;
 use crate::thread::ReplayedThread;
 use crate::truth::{Flags, Kind};
@@ -175,6 +175,7 @@ impl Slice<'_, '_> {
             self.leave_kernel(block.start, false);
         }
         self.execute(block);
+        self.thread.calls.pass(block);
         self.thread.previous = Some(id);
         self.events(block, until)
     }
@@ -405,8 +406,12 @@ impl Slice<'_, '_> {
             Entry::Syscall { number: syscall::RT_SIGRETURN, .. } => Some(Step::Sigreturn(last.last)),
             Entry::Syscall { .. } | Entry::Sysret { .. } => None,
         });
-        let next = handler.signal_handler.and_then(|signals| previous.goes_on(signals));
-        sigreturn::goes_on_at(steps, next, &self.thread.interrupted)
+        let own = match (handler.signal_handler, self.thread.calls.came_by_return()) {
+            (Some(Signals::Events), Some(came)) => came,
+            (Some(signals), _) => previous.came(signals),
+            (None, _) => Came::Anywhere,
+        };
+        sigreturn::goes_on_at(steps, own, &self.thread.interrupted)
     }
 
     /// Now and then the core sleeps while it is in the kernel.

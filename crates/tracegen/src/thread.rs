@@ -2,6 +2,7 @@
 
 use model::{Executed, Tid};
 
+use crate::calls::OpenCalls;
 use crate::clock::Time;
 use crate::kernel::Stay;
 use crate::log::ThreadLog;
@@ -39,6 +40,8 @@ pub(crate) struct ReplayedThread<'p> {
     pub(crate) syscall_began_ns: u64,
     /// It was interrupted here and goes on here.
     pub(crate) resume: Option<Avma>,
+    /// Where its calls return to.
+    pub(crate) calls: OpenCalls,
     /// Where handlers of signals came that have not returned, outermost first.
     pub(crate) interrupted: Vec<Onward>,
     pub(crate) next_tick: Option<Time>,
@@ -73,6 +76,7 @@ impl<'p> ReplayedThread<'p> {
             stay: None,
             syscall_began_ns: 0,
             resume: None,
+            calls: OpenCalls::default(),
             interrupted: vec![],
             next_tick: None,
             slow_call: None,

@@ -54,7 +54,7 @@ impl CounterCheck {
         let found = Executed { kernel_instructions: 0, gaps: 0, kernel_gaps: 0, ..all };
         let is_wrong = expected != found;
         self.verdict.wrong += u64::from(is_wrong);
-        let between = |to: Cycles, from: Cycles| to.since(from);
+        let between = |to: Cycles, from: Cycles| to.since(&from);
         let since = counters.cycles.zip(ours.cycles).map(|(to, from)| between(to, from));
         let expected_cycles = item.cycles.saturating_sub(cycles);
         let is_out = since.is_some_and(|(count, error)| count.abs_diff(expected_cycles) > error);
