@@ -56,10 +56,15 @@ impl Piece {
     }
 
     fn of(info: &IntelPtInfo) -> Self {
-        let mut writer = Writer::new(Cursor::new(Vec::new()), events()).unwrap();
+        Self::with(info, events())
+    }
+
+    fn with(info: &IntelPtInfo, events: Vec<Event>) -> Self {
+        let ids = id_index(&events);
+        let mut writer = Writer::new(Cursor::new(Vec::new()), events).unwrap();
         writer.record(&info.auxtrace_info()).unwrap();
         writer.record(&info.time_conv()).unwrap();
-        id_index(&events()).iter().for_each(|record| writer.record(record).unwrap());
+        ids.iter().for_each(|record| writer.record(record).unwrap());
         Self { writer, new_from: 0 }
     }
 
@@ -148,7 +153,7 @@ fn an_excerpt_of_two_pieces_has_their_trace_and_what_was_before() {
     let files = paths.map(|path| File::open(path).unwrap());
     let sources: Vec<Source<'_>> =
         files.iter().zip(new_from).map(|(file, new_from)| Source { file, new_from }).collect();
-    let trace = BTreeMap::from([(OWNER, AuxOffset(8)..AuxOffset(28))]);
+    let trace = BTreeMap::from([(1, AuxOffset(8)..AuxOffset(28))]);
     let mut out = Cursor::new(Vec::new());
     write_excerpt(
         &sources,
@@ -230,7 +235,7 @@ fn no_payload_hides_a_part_of_the_next_one() {
     piece.trace(120, 17, &[17; 8], 0);
     piece.finish(&path);
     let file = File::open(&path).unwrap();
-    let trace = BTreeMap::from([(OWNER, AuxOffset(9)..AuxOffset(25))]);
+    let trace = BTreeMap::from([(1, AuxOffset(9)..AuxOffset(25))]);
     let excerpt = Excerpt { from: Ns(105), to: Ns(140), trace, is_of_copies: false, untold: Vec::new() };
     let mut out = Cursor::new(Vec::new());
     write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
@@ -299,6 +304,48 @@ fn where_threads_ran(records: &[&(Cpu, u64, i32, Record<'_>)]) {
     assert_eq!(ran(here), expected, "5 is not said to be there, and the CPU's old trace is not its own");
 }
 
+/// Threads have number 6 one after the other, each with a buffer of its own. The first has died before the
+/// excerpt, which has a part of the trace of the others.
+#[test]
+fn each_buffer_under_a_number_has_its_own_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0.data");
+    let (pid, tid) = (Pid(5), Tid(6));
+    let mut events = events();
+    let id = |index: u32| EventId { id: 30 + u64::from(index), index, cpu: -1, tid: tid.0 };
+    events[0].ids = (0..3).map(id).collect();
+    let mut piece = Piece::with(&IntelPtInfo { per_cpu_buffers: false, ..info() }, events);
+    for index in 0..3 {
+        let born = 50 * (1 + u64::from(index));
+        piece.at(born, 5, &Record::Fork { pid, tid, parent_pid: pid, parent_tid: Tid(5) });
+        let chunk = AuxChunk { index, owner: AuxOwner::Thread(tid), offset: AuxOffset(0), reference: 0 };
+        piece.writer.aux(&chunk, &[&[index as u8; 32]]).unwrap();
+        let said = SampleId { pid, tid, time: Ns(born + 40), cpu: CPU, id: id(index).id };
+        let mut record = Vec::new();
+        Record::Aux { offset: 0, size: 32, flags: 0 }.encode(&said, &mut record);
+        piece.writer.record(&record).unwrap();
+        piece.at(born + 40, 6, &Record::Exit { pid, tid, parent_pid: pid, parent_tid: Tid(5) });
+    }
+    let new_from = piece.finish(&path);
+    let file = File::open(&path).unwrap();
+    let part = |from, to| AuxOffset(from)..AuxOffset(to);
+    let trace = BTreeMap::from([(0, part(0, 32)), (1, part(8, 32)), (2, part(0, 16))]);
+    let excerpt = Excerpt { from: Ns(105), to: Ns(190), trace, is_of_copies: false, untold: Vec::new() };
+    let mut out = Cursor::new(Vec::new());
+    write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();
+    let bytes = out.into_inner();
+    let recording = parse(&bytes, Path::new("excerpt")).unwrap();
+    assert_eq!(recording.damage, None);
+    let buffers = recording.buffers.iter().map(|buffer| {
+        let pieces: Vec<_> = buffer.pieces.iter().map(|piece| (piece.offset.0, piece.bytes)).collect();
+        let said: Vec<_> = buffer.records.iter().map(|said| (said.offset.0, said.size)).collect();
+        (buffer.index, pieces, said)
+    });
+    let (second, third) = (&[1; 24][..], &[2; 16][..]);
+    let expected = [(1, vec![(8, second)], vec![(8, 24)]), (2, vec![(0, third)], vec![(0, 16)])];
+    assert_eq!(buffers.collect::<Vec<_>>(), expected);
+}
+
 /// A ring of 32 bytes that is overwritten, and copied twice: the kernel says where in the ring its head is.
 #[test]
 fn a_copy_of_a_ring_is_alone_in_its_excerpt() {
@@ -329,7 +376,7 @@ fn a_copy_of_a_ring_is_alone_in_its_excerpt() {
     };
     page.encode(&SampleId { pid: Pid(5), tid: Tid(5), ..SampleId::default() }, &mut untold);
     let copied = |range: std::ops::Range<u64>, to| {
-        let trace = BTreeMap::from([(OWNER, AuxOffset(range.start)..AuxOffset(range.end))]);
+        let trace = BTreeMap::from([(1, AuxOffset(range.start)..AuxOffset(range.end))]);
         let excerpt = Excerpt { from: Ns(50), to: Ns(to), trace, is_of_copies: true, untold: untold.clone() };
         let mut out = Cursor::new(Vec::new());
         write_excerpt(&[Source { file: &file, new_from }], &excerpt, &mut out).unwrap();

@@ -350,7 +350,7 @@ impl DrainedBuffer {
         }
         self.losses.trace_bytes += part.len();
         let range = self.last_copy.took(&part, head);
-        CopyOutcome::Copied(RingCopy { owner: self.events.owner, range, span: (began, shared.now()) })
+        CopyOutcome::Copied(RingCopy { buffer: self.events.index, range, span: (began, shared.now()) })
     }
 
     /// Writes the trace up to `head`; returns how much that was.

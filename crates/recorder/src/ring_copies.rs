@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{AuxOffset, AuxOwner, Ns};
+use model::{AuxOffset, Ns};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sys::Pending;
@@ -46,7 +46,8 @@ struct State {
 /// What was copied of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RingCopy {
-    pub(crate) owner: AuxOwner,
+    /// perf's number of the buffer.
+    pub(crate) buffer: u32,
     pub(crate) range: Range<AuxOffset>,
     /// From when on its trace was off for it until it was in the file, in perf's clock.
     pub(crate) span: (Ns, Ns),
@@ -74,8 +75,8 @@ struct Untaken {
 /// What was copied of all rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// The part of each buffer's stream.
-    pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
+    /// The part of each buffer's stream, by perf's number of the buffer.
+    pub trace: BTreeMap<u32, Range<AuxOffset>>,
     /// When the first trace was off for it, in perf's clock; `None`: no ring had anything new.
     pub began: Option<Ns>,
     /// When all of it was in the file.
@@ -87,10 +88,8 @@ pub struct Copied {
 impl Copied {
     /// What was copied after it belongs to it, too.
     pub fn add(&mut self, later: Self) {
-        for (owner, range) in later.trace {
-            let part = self.trace.entry(owner).or_insert_with(|| range.clone());
-            // Another thread may have the number now: its stream begins anew.
-            *part = if range.start < part.end { range } else { part.start..range.end };
+        for (buffer, range) in later.trace {
+            self.trace.entry(buffer).or_insert_with(|| range.clone()).end = range.end;
         }
         self.began = self.began.into_iter().chain(later.began).min();
         self.until = self.until.max(later.until);
@@ -173,9 +172,9 @@ impl State {
             std::mem::take(&mut self.made).into_iter().partition(|untaken| untaken.number <= number);
         self.made = later;
         let mut all = Copied::default();
-        for Untaken { copy: RingCopy { owner, range, span: (began, until) }, is_asked, .. } in due {
+        for Untaken { copy: RingCopy { buffer, range, span: (began, until) }, is_asked, .. } in due {
             let began = is_asked.then_some(began);
-            all.add(Copied { trace: [(owner, range)].into(), began, until, has_left: false });
+            all.add(Copied { trace: [(buffer, range)].into(), began, until, has_left: false });
         }
         all.has_left = std::mem::take(&mut self.has_left);
         all
@@ -292,8 +291,6 @@ fn pieces(ring: &[u8], from: usize, len: usize) -> [&[u8]; 2] {
 
 #[cfg(test)]
 mod tests {
-    use model::Cpu;
-
     use super::*;
 
     const RING: usize = 4096;
@@ -362,10 +359,9 @@ mod tests {
         assert_eq!((one.asked(), copies.take(0)), (None, Some(Copied::default())));
         let number = copies.ask();
         assert_eq!((number, one.asked(), two.asked()), (1, Some(1), Some(1)));
-        let owner = |cpu| AuxOwner::Cpu(Cpu(cpu));
         let range = |from, to| AuxOffset(from)..AuxOffset(to);
-        let made = |cpu, (from, to), at| {
-            vec![RingCopy { owner: owner(cpu), range: range(from, to), span: (Ns(at - 5), Ns(at)) }]
+        let made = |buffer, (from, to), at| {
+            vec![RingCopy { buffer, range: range(from, to), span: (Ns(at - 5), Ns(at)) }]
         };
         assert!(copies.is_waited_for());
         one.made(1, made(0, (0, 8), 70), false);
@@ -375,29 +371,24 @@ mod tests {
         two.made(2, made(1, (0, 9), 60), true);
         one.made(2, made(0, (8, 12), 71), false);
         let all = Copied {
-            trace: [(owner(0), range(0, 8)), (owner(1), range(0, 9))].into(),
+            trace: [(0, range(0, 8)), (1, range(0, 9))].into(),
             began: Some(Ns(55)),
             until: Ns(70),
             has_left: true,
         };
         assert_eq!(copies.take(1), Some(all));
-        let second = Copied {
-            trace: [(owner(0), range(8, 12))].into(),
-            began: Some(Ns(66)),
-            until: Ns(71),
-            has_left: false,
-        };
+        let second =
+            Copied { trace: [(0, range(8, 12))].into(), began: Some(Ns(66)), until: Ns(71), has_left: false };
         assert_eq!((copies.take(2), copies.take(2)), (Some(second), Some(Copied::default())), "taken");
         // Of threads that have ended.
-        let ended = |(from, to), at| made(0, (from, to), at).remove(0);
-        one.ended(ended((12, 13), 75));
+        let ended = |buffer, (from, to), at| made(buffer, (from, to), at).remove(0);
+        one.ended(ended(0, (12, 13), 75));
         copies.forget_before(Ns(80));
-        one.ended(ended((20, 24), 90));
-        one.ended(ended((30, 31), 95));
-        one.ended(ended((0, 5), 99));
-        let rest =
-            Copied { trace: [(owner(0), range(0, 5))].into(), began: None, until: Ns(99), has_left: false };
-        assert_eq!(copies.take_rest(), rest, "of two threads with a number the later one");
+        one.ended(ended(0, (20, 24), 90));
+        one.ended(ended(0, (30, 31), 95));
+        one.ended(ended(1, (0, 5), 99));
+        let trace = [(0, range(20, 31)), (1, range(0, 5))].into();
+        assert_eq!(copies.take_rest(), Copied { trace, began: None, until: Ns(99), has_left: false });
     }
 
     #[test]

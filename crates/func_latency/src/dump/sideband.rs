@@ -149,7 +149,7 @@ mod tests {
                 file_offset: 0x100,
                 body,
             };
-            let listed = Listed { record_type, size: 0x28, time_at: None, record };
+            let listed = Listed { record_type, size: 0x28, time_at: None, event_id: None, record };
             assert_eq!(SidebandLine(&listed).to_string(), format!("0x00000100 [0x28] 12 1 7/8 {expect}"));
         };
         check(14, Sideband::Switch { out: true, preempted: true }, "SWITCH out preempted");
@@ -194,7 +194,7 @@ mod tests {
             file_offset: 0,
             body: Sideband::Lost { count: 3 },
         };
-        let listed = Listed { record_type: 2, size: 24, time_at: None, record: bare.clone() };
+        let listed = Listed { record_type: 2, size: 24, time_at: None, event_id: None, record: bare.clone() };
         assert_eq!(SidebandLine(&listed).to_string(), "0x00000000 [0x18] - - -/- LOST 3");
         assert!(concerns(&bare, &TidSet::default()));
         assert!(!concerns(&bare, &TidSet(vec!["1".parse().unwrap()])));

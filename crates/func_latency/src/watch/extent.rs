@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::{AuxOffset, AuxOwner, AuxPiece, Ns, Recording};
+use model::{AuxOffset, AuxPiece, Ns, Recording};
 use perfdata::Excerpt;
 
 /// How much earlier than asked for the trace may begin: the first with which each buffer has two PSBs.
@@ -24,9 +24,9 @@ const SEARCHED: u64 = 1 << 15;
 
 /// The part of some files of one recording that has all from `from` to `to`.
 pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
-    let mut buffers: BTreeMap<AuxOwner, Vec<AuxPiece<'_>>> = BTreeMap::new();
+    let mut buffers: BTreeMap<u32, Vec<AuxPiece<'_>>> = BTreeMap::new();
     for buffer in files.iter().flat_map(|file| &file.buffers) {
-        buffers.entry(buffer.owner).or_default().extend(&buffer.pieces);
+        buffers.entry(buffer.index).or_default().extend(&buffer.pieces);
     }
     buffers.values_mut().for_each(|pieces| pieces.retain(|piece| !piece.bytes.is_empty()));
     buffers.retain(|_, pieces| !pieces.is_empty());
@@ -42,11 +42,11 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     };
     let [.., longest_ns] = LEADS_NS;
     let begin = begins(LEADS_NS.into_iter().find(is_enough).unwrap_or(longest_ns));
-    let trace = |(owner, pieces): (&AuxOwner, &Vec<AuxPiece<'_>>)| {
+    let trace = |(buffer, pieces): (&u32, &Vec<AuxPiece<'_>>)| {
         let start = needed(pieces).min(after(pieces, begin));
         let end = after(pieces, to);
         // Of a buffer that begins later no record says which threads ran.
-        (start < end).then(|| (*owner, start..end_of(pieces, end)))
+        (start < end).then(|| (*buffer, start..end_of(pieces, end)))
     };
     Excerpt {
         from: begin,

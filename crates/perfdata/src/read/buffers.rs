@@ -27,9 +27,9 @@ struct IdEntry {
 
 /// An AUX record of a stream, and the fields of its trailer.
 #[derive(Clone, Copy, Debug)]
-struct Said {
-    record: AuxRecord,
-    by: SampleFields,
+pub(super) struct Said {
+    pub(super) record: AuxRecord,
+    pub(super) by: SampleFields,
 }
 
 /// All buffers of a recording.
@@ -40,7 +40,8 @@ pub(super) struct Buffers<'a> {
     said: Vec<Said>,
 }
 
-fn owner(cpu: u32, tid: u32) -> AuxOwner {
+/// The owner that AUXTRACE and ID_INDEX name.
+pub(super) fn owner(cpu: u32, tid: u32) -> AuxOwner {
     if cpu == NONE { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) }
 }
 
@@ -73,9 +74,15 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    fn buffer(&mut self, index: u32, owner: AuxOwner) -> &mut AuxBuffer<'a> {
+    /// The buffer with this number of perf's, which is of `owner` if it was not known.
+    pub(super) fn buffer(&mut self, index: u32, owner: AuxOwner) -> &mut AuxBuffer<'a> {
         let empty = || AuxBuffer { index, owner, pieces: Vec::new(), records: Vec::new() };
         self.by_index.entry(index).or_insert_with(empty)
+    }
+
+    /// The owner of the buffer with this number of perf's.
+    pub(super) fn owner_of(&self, index: u32) -> Option<AuxOwner> {
+        self.by_index.get(&index).map(|buffer| buffer.owner)
     }
 
     /// Takes the body of an ID_INDEX record; returns the threads that have buffers of their own by it. `None`
@@ -118,7 +125,7 @@ impl<'a> Buffers<'a> {
 
     /// The buffer that an AUX record speaks of. `None`: it is not known, or of several under a number none
     /// is named.
-    fn index_of(&self, said: &Said) -> Option<u32> {
+    pub(super) fn index_of(&self, said: &Said) -> Option<u32> {
         let owned_by = |owner: AuxOwner| {
             let mut owned = self.by_index.values().filter(|buffer| buffer.owner == owner);
             let only = owned.next().filter(|_| owned.next().is_none())?;

@@ -318,7 +318,7 @@ impl<'a, 'l> Collector<'a, 'l> {
         let file_offset = record.offset;
         let nobody = SidebandRecord { time: None, cpu: None, pid: None, tid: None, file_offset, body };
         let (record_type, size) = (record.kind, record.size());
-        (self.listener)(&Listed { record_type, size, time_at: None, record: nobody });
+        (self.listener)(&Listed { record_type, size, time_at: None, event_id: None, record: nobody });
     }
 
     fn kernel_record(&mut self, record: &RawRecord<'_>) -> Result<(), String> {
@@ -340,12 +340,12 @@ impl<'a, 'l> Collector<'a, 'l> {
         if let Sideband::Aux { offset, size, flags } = body {
             self.buffers.add_record(AuxRecord { offset: AuxOffset(offset), size, flags, time }, said)?;
         }
-        let file_offset = record.offset;
+        let (file_offset, event_id) = (record.offset, said.id);
         let said = SidebandRecord { time, cpu: said.cpu, pid: said.pid, tid: said.tid, file_offset, body };
         let (record_type, size) = (record.kind, record.size());
         let back = self.events.time_from_end(record.body).filter(|_| record_type != record_types::SAMPLE);
         let time_at = back.and_then(|back| size.checked_sub(back));
-        let listed = Listed { record_type, size, time_at, record: said };
+        let listed = Listed { record_type, size, time_at, event_id, record: said };
         (self.listener)(&listed);
         self.keep(listed.record)
     }

@@ -15,8 +15,10 @@ use std::ops::Range;
 
 use model::{AuxOffset, AuxOwner, AuxRecord, Cpu, Ns, Sideband, SidebandRecord, Tid};
 
+use super::buffers::{Buffers, Said, owner};
 use super::header::{FileHeader, Layout, Section};
 use super::listing::Listed;
+use super::sample_id::SampleFields;
 use super::{File, ReadError, bytes};
 use crate::{feature_bits, record_types};
 
@@ -36,8 +38,9 @@ pub struct Excerpt {
     pub from: Ns,
     /// Its records are not newer.
     pub to: Ns,
-    /// The trace of each buffer; of others it has none.
-    pub trace: BTreeMap<AuxOwner, Range<AuxOffset>>,
+    /// The trace of each buffer, by perf's number of it; of others it has none. One of a thread that died
+    /// before `from` is left out: no record of the excerpt would tell of that thread.
+    pub trace: BTreeMap<u32, Range<AuxOffset>>,
     /// It is copies of rings: the kernel's places are those in the ring, and not in the buffer's stream.
     pub is_of_copies: bool,
     /// Records that no source has: what is mapped, without times, as the kernel does not tell of it.
@@ -64,8 +67,8 @@ const FILE_HEADER_SIZE: u64 = 104;
 const ID_LEN: usize = 8;
 /// AUX payloads are whole words.
 const WORD: u64 = 8;
-/// Where the fields of an AUXTRACE record are: `size, offset, reference, idx, tid, cpu`.
-const AUXTRACE_LEN: usize = 48;
+/// Bytes of `struct perf_event_header`.
+const RECORD_HEADER_SIZE: usize = 8;
 
 /// A record of a source.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +139,8 @@ type SwitchKey = (Option<Tid>, Option<Cpu>, bool);
 /// The records, sorted by what becomes of them.
 #[derive(Default)]
 struct Sorted {
+    /// Which buffer is whose; they have no trace here.
+    buffers: Buffers<'static>,
     /// Written by the recorder, before anything happened.
     own: Vec<Item>,
     /// From before the excerpt, but for switches, in the order of the file: that of time on each CPU, and
@@ -164,8 +169,27 @@ struct Start {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     AsItIs,
-    Trace,
-    Aux(AuxOwner, AuxRecord),
+    Trace(AuxPayload),
+    Aux(Said),
+}
+
+/// What an AUXTRACE record says: `size, offset, reference, idx, tid, cpu`.
+#[derive(Clone, Copy, Debug)]
+struct AuxPayload {
+    buffer: u32,
+    owner: AuxOwner,
+    size: u64,
+    offset: u64,
+}
+
+impl AuxPayload {
+    const LEN: usize = 48;
+
+    fn of(record: &[u8]) -> Option<Self> {
+        let [size, offset, _, index_and_tid, cpu] = [8, 16, 24, 32, 40].map(|at| word(record, at));
+        let owner = owner(cpu as u32, (index_and_tid >> 32) as u32);
+        (record.len() >= Self::LEN).then_some(Self { buffer: index_and_tid as u32, owner, size, offset })
+    }
 }
 
 /// Writes the excerpt; `out` is at its start.
@@ -185,7 +209,7 @@ pub fn write_excerpt(
     if header.has_feature(feature_bits::COMPRESSED) {
         return Err(ExcerptError::Form("a recording with compressed records"));
     }
-    let sorted = sort(sources, excerpt)?;
+    let sorted = sort(sources, &files, excerpt)?;
     let mut writer = Copier { out, files: &files, excerpt, position: 0 };
     writer.put(&[0; FILE_HEADER_SIZE as usize])?;
     let attrs = writer.attrs(newest, &header)?;
@@ -224,15 +248,15 @@ fn attrs_of<'a>(file: &'a [u8], header: &FileHeader) -> Vec<(&'a [u8], &'a [u8])
 }
 
 /// Goes through all records.
-fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptError> {
+fn sort(sources: &[Source<'_>], files: &[&[u8]], excerpt: &Excerpt) -> Result<Sorted, ExcerptError> {
     let mut sorted = Sorted::default();
-    for (number, source) in sources.iter().enumerate() {
+    for (number, (source, file)) in sources.iter().zip(files).enumerate() {
         let mut is_compressed = false;
         source.file.list(&mut |listed| {
             is_compressed |=
                 matches!(listed.record_type, record_types::COMPRESSED | record_types::COMPRESSED2);
             if number == 0 || listed.record.file_offset >= source.new_from {
-                sorted.add(number, listed, excerpt);
+                sorted.add((number, file), listed, excerpt);
             }
         })?;
         if is_compressed {
@@ -243,29 +267,42 @@ fn sort(sources: &[Source<'_>], excerpt: &Excerpt) -> Result<Sorted, ExcerptErro
 }
 
 impl Sorted {
-    fn add(&mut self, source: usize, listed: &Listed, excerpt: &Excerpt) {
-        let Listed { record_type, size, time_at, ref record } = *listed;
+    fn add(&mut self, (source, file): (usize, &[u8]), listed: &Listed, excerpt: &Excerpt) {
+        let Listed { record_type, size, time_at, event_id, ref record } = *listed;
         let item = Item { source, at: record.file_offset, size, time_at };
+        let bytes = || bytes::at(file, item.at, size as u64).unwrap_or_default();
+        if record_type == record_types::ID_INDEX {
+            let _ = self.buffers.add_ids(bytes().get(RECORD_HEADER_SIZE..).unwrap_or_default());
+        }
         match record_type {
             // perf's marks of the order of reading, which is another one here.
             record_types::FINISHED_ROUND => (),
-            record_types::AUXTRACE => self.inside.push((item, Kind::Trace)),
+            record_types::AUXTRACE => {
+                if let Some(payload) = AuxPayload::of(bytes()) {
+                    self.buffers.buffer(payload.buffer, payload.owner);
+                    self.inside.push((item, Kind::Trace(payload)));
+                }
+            }
             record_types::USER_TYPE_START.. if !self.has_begun => self.own.push(item),
             record_types::USER_TYPE_START.. => self.inside.push((item, Kind::AsItIs)),
-            _ => self.add_of_kernel(item, record, excerpt),
+            _ => self.add_of_kernel(item, event_id, record, excerpt),
         }
     }
 
-    fn add_of_kernel(&mut self, item: Item, record: &SidebandRecord, excerpt: &Excerpt) {
+    fn add_of_kernel(
+        &mut self,
+        item: Item,
+        event_id: Option<u64>,
+        record: &SidebandRecord,
+        excerpt: &Excerpt,
+    ) {
         if let Sideband::Aux { offset, size, flags } = record.body
             && !excerpt.is_of_copies
         {
-            let said = AuxRecord { offset: AuxOffset(offset), size, flags, time: record.time };
-            let of = |owner: AuxOwner| excerpt.trace.contains_key(&owner).then_some(owner);
-            let of_cpu = record.cpu.and_then(|cpu| of(AuxOwner::Cpu(cpu)));
-            let of_thread = || record.tid.and_then(|tid| of(AuxOwner::Thread(tid)));
-            let owner = of_cpu.or_else(of_thread);
-            self.inside.extend(owner.map(|owner| (item, Kind::Aux(owner, said))));
+            let &SidebandRecord { time, cpu, pid, tid, .. } = record;
+            let by = SampleFields { pid, tid, time, id: event_id, cpu };
+            let record = AuxRecord { offset: AuxOffset(offset), size, flags, time };
+            self.inside.push((item, Kind::Aux(Said { record, by })));
             return;
         }
         match record.time {
@@ -279,6 +316,33 @@ impl Sorted {
             }
             _ => self.add_earlier(item, record),
         }
+    }
+
+    /// The buffers of threads that died before the excerpt begins: those to which nothing was written since.
+    /// Others may have their numbers by now, and buffers of their own.
+    fn buffers_of_dead(&self) -> BTreeSet<u32> {
+        let mut died: BTreeMap<Tid, Option<Ns>> = BTreeMap::new();
+        for &Earlier { order: (time, _), tid, change, .. } in &self.earlier {
+            if let (Change::Died, Some(tid)) = (change, tid) {
+                let last = died.entry(tid).or_default();
+                *last = time.max(*last);
+            }
+        }
+        let mut written: BTreeMap<u32, Option<Ns>> = BTreeMap::new();
+        for (_, kind) in &self.inside {
+            if let Kind::Aux(said) = kind
+                && said.record.size > 0
+                && let Some(buffer) = self.buffers.index_of(said)
+            {
+                let last = written.entry(buffer).or_default();
+                *last = said.record.time.max(*last);
+            }
+        }
+        let is_dead = |(buffer, last): &(u32, Option<Ns>)| match self.buffers.owner_of(*buffer) {
+            Some(AuxOwner::Thread(tid)) => died.get(&tid).is_some_and(|died| last <= died),
+            _ => false,
+        };
+        written.into_iter().filter(is_dead).map(|(buffer, _)| buffer).collect()
     }
 
     fn add_earlier(&mut self, item: Item, record: &SidebandRecord) {
@@ -394,6 +458,8 @@ impl<'a, W: Write + Seek> Copier<'a, W> {
         for item in &sorted.own {
             self.whole(item)?;
         }
+        let (excerpt, buffers, dead) = (self.excerpt, &sorted.buffers, sorted.buffers_of_dead());
+        let wanted = |buffer: u32| excerpt.trace.get(&buffer).filter(|_| !dead.contains(&buffer));
         let start = Start::new(sorted.earlier, sorted.switches);
         for item in &start.state {
             self.at_time(item, Ns(0))?;
@@ -412,8 +478,16 @@ impl<'a, W: Write + Seek> Copier<'a, W> {
         for (item, kind) in &sorted.inside {
             match kind {
                 Kind::AsItIs => self.whole(item)?,
-                Kind::Trace => self.trace(item)?,
-                Kind::Aux(owner, said) => self.aux(item, *owner, *said)?,
+                Kind::Trace(payload) => {
+                    if let Some(wanted) = wanted(payload.buffer) {
+                        self.trace(item, *payload, wanted)?;
+                    }
+                }
+                Kind::Aux(said) => {
+                    if let Some(wanted) = buffers.index_of(said).and_then(wanted) {
+                        self.aux(item, said.record, wanted)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -460,16 +534,14 @@ impl<'a, W: Write + Seek> Copier<'a, W> {
     }
 
     /// What is wanted of a payload.
-    fn trace(&mut self, item: &Item) -> io::Result<()> {
+    fn trace(
+        &mut self,
+        item: &Item,
+        AuxPayload { size, offset, .. }: AuxPayload,
+        wanted: &Range<AuxOffset>,
+    ) -> io::Result<()> {
         let file = self.files.get(item.source).copied().unwrap_or_default();
         let mut record = self.bytes_of(item).to_vec();
-        if record.len() < AUXTRACE_LEN {
-            return Ok(());
-        }
-        let (size, offset) = (word(&record, 8), word(&record, 16));
-        let (tid, cpu) = ((word(&record, 32) >> 32) as u32, word(&record, 40) as u32);
-        let owner = if cpu == u32::MAX { AuxOwner::Thread(Tid(tid as i32)) } else { AuxOwner::Cpu(Cpu(cpu)) };
-        let Some(wanted) = self.excerpt.trace.get(&owner) else { return Ok(()) };
         let end = offset.saturating_add(size);
         let (from, to) = (offset.max(wanted.start.0), end.min(wanted.end.0));
         if from >= to {
@@ -489,8 +561,7 @@ impl<'a, W: Write + Seek> Copier<'a, W> {
     }
 
     /// What the kernel said of trace that is wanted.
-    fn aux(&mut self, item: &Item, owner: AuxOwner, said: AuxRecord) -> io::Result<()> {
-        let Some(wanted) = self.excerpt.trace.get(&owner) else { return Ok(()) };
+    fn aux(&mut self, item: &Item, said: AuxRecord, wanted: &Range<AuxOffset>) -> io::Result<()> {
         let (from, to) = (said.offset.max(wanted.start), said.end().min(wanted.end));
         let is_silent = said.size == 0 && wanted.contains(&said.offset);
         if from >= to && !is_silent {

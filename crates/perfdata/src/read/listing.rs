@@ -13,6 +13,8 @@ pub struct Listed {
     pub size: usize,
     /// Where in it its time is, in bytes from its start; `None`: it has none, or is a SAMPLE.
     pub time_at: Option<usize>,
+    /// Id of the event that wrote it; `None`: it does not say.
+    pub event_id: Option<u64>,
     /// What it says; [`model::Sideband::Other`] where that is nothing for a decoder.
     pub record: SidebandRecord,
 }

@@ -95,6 +95,14 @@ impl ShortLives {
         feed.finish().unwrap();
         fed
     }
+
+    /// Makes one recording of their lives; returns its path.
+    fn record(self, directory: &Path) -> String {
+        let program = program(directory);
+        let FedWatch { pieces, arrived: _arrived, .. } = FedWatch::new(directory, 1000 * MB);
+        self.feed(&Pieces { length: Duration::MAX, ..pieces }, &program);
+        directory.join("0.data").to_str().unwrap().to_owned()
+    }
 }
 
 /// Room for what a thread leaves: its row of the report, the numbers of its calls.
@@ -196,21 +204,19 @@ fn another_buffer_under_a_number_that_is_not_forgotten_begins_anew() {
     is_forgotten(name, lives);
 }
 
+/// Prints what a command says of `f`.
+fn run_of_f(words: &[&str]) {
+    let words = [&["func_latency"], words, &["-f", "f", "--format", "json"]];
+    assert_eq!(run_words(words.concat()), Exit::Done);
+}
+
 fn is_that_of_the_recording(name: &str, lives: ShortLives) {
     let documents = alone(name, || {
         let directory = tempfile::tempdir().unwrap();
-        let program = program(directory.path());
-        let FedWatch { pieces, arrived: _arrived, .. } = FedWatch::new(directory.path(), 1000 * MB);
-        lives.feed(&Pieces { length: Duration::MAX, ..pieces }, &program);
-        let recording = directory.path().join("0.data");
-        let of = |words: &[&str]| {
-            let words = [&["func_latency"], words, &["-f", "f", "--format", "json"]];
-            assert_eq!(run_words(words.concat()), Exit::Done);
-        };
-        let path = recording.to_str().unwrap();
-        of(&["report", "-i", path]);
+        let path = lives.record(directory.path());
+        run_of_f(&["report", "-i", &path]);
         for (workers, interval) in [("1", "0.7"), ("2", "5"), ("2", "100")] {
-            of(&["watch", "--replay", path, "-w", workers, "-n", interval]);
+            run_of_f(&["watch", "--replay", &path, "-w", workers, "-n", interval]);
         }
     });
     let Some(documents) = documents else { return };
@@ -223,4 +229,27 @@ fn is_that_of_the_recording(name: &str, lives: ShortLives) {
     for watched in &reports[1..] {
         assert!(*watched == reports[0], "another report");
     }
+}
+
+/// Buffers of one number were one: with the bytes of some at the places of others.
+#[test]
+fn a_capture_has_the_trace_of_each_buffer_under_a_number() {
+    let name = "short_lived::a_capture_has_the_trace_of_each_buffer_under_a_number";
+    let lives = ShortLives { threads: 60, numbers: 10, born_each_s: 1 << 20, has_own_buffers: true };
+    let documents = alone(name, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = lives.record(directory.path());
+        run_of_f(&["report", "-i", &path]);
+        let captures = directory.path().join("captures");
+        let to = captures.to_str().unwrap();
+        let all = ["--over", "1ns", "--before", "1s", "--after", "1s", "--keep", "1", "--captures", to];
+        run_of_f(&[&["watch", "--replay", &path], &all[..]].concat());
+        let capture = fs::read_dir(captures).unwrap().next().unwrap().unwrap().path();
+        run_of_f(&["report", "-i", capture.to_str().unwrap()]);
+    });
+    let Some(documents) = documents else { return };
+    let is_report = |document: &&Value| document["schema"] == documents[0]["schema"];
+    let reports: Vec<&Value> = documents.iter().filter(is_report).collect();
+    assert_eq!(reports.len(), 3);
+    assert_eq!(reports[2]["functions"], reports[0]["functions"]);
 }
