@@ -133,8 +133,13 @@ impl<'a> Buffers<'a> {
         };
         if let Some(entry) = said.by.id.and_then(|id| self.ids.get(&id)) {
             let named = entry.index.and_then(|index| self.by_index.get(&index));
-            let named = named.filter(|buffer| buffer.owner == entry.owner);
-            return named.map(|buffer| buffer.index).or_else(|| owned_by(entry.owner));
+            if let Some(buffer) = named.filter(|buffer| buffer.owner == entry.owner) {
+                return Some(buffer.index);
+            }
+            // Without trace in the file: the buffer that is there is of another thread with the number.
+            let is_missing = entry.index.is_some() && named.is_none();
+            let is_of_thread = matches!(entry.owner, AuxOwner::Thread(_));
+            return if is_missing && is_of_thread { None } else { owned_by(entry.owner) };
         }
         let by_cpu = said.by.cpu.and_then(|cpu| owned_by(AuxOwner::Cpu(cpu)));
         let by_thread = || said.by.tid.and_then(|tid| owned_by(AuxOwner::Thread(tid)));
@@ -303,6 +308,19 @@ mod tests {
         let buffers = b.finish(false, &mut |_| ());
         assert_eq!((buffers[3].index, buffers[3].owner), (9, AuxOwner::Thread(Tid(71))));
         assert_eq!((buffers[3].pieces.len(), buffers[3].records.len()), (0, 1));
+    }
+
+    /// It was told of the buffer of the next thread with the number.
+    #[test]
+    fn what_is_said_of_a_buffer_without_trace_is_of_no_other_one() {
+        let mut b = Buffers::default();
+        b.buffer(2, AuxOwner::Thread(Tid(70)));
+        let entry = [1, 100, 1, u64::MAX, 70].iter().flat_map(|word: &u64| word.to_le_bytes());
+        b.add_ids(&entry.collect::<Vec<_>>());
+        b.said = vec![said(Some(100), None, Some(70), 8)];
+        let buffers = b.finish(false, &mut |_| ());
+        let records: Vec<_> = buffers.iter().map(|buffer| (buffer.index, buffer.records.len())).collect();
+        assert_eq!(records, [(1, 1), (2, 0)]);
     }
 
     #[test]
