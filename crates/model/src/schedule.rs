@@ -38,8 +38,7 @@ pub struct DeadTime {
 /// How the tracing of the present thread with a number began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
-    born: Option<Ns>,
-    /// First ITRACE_START.
+    /// Its first ITRACE_START; [`ThreadLife::trace_start`] is that of the first thread with the number.
     started: Option<Ns>,
     /// It may have run before that, inside the recording.
     is_late: bool,
@@ -47,24 +46,16 @@ pub struct Attached {
     is_next_late: bool,
 }
 
-impl Attached {
-    /// From its birth until it was traced (or died), where it may have run without.
-    fn not_yet(&self, died: Option<Ns>) -> Option<(Ns, Ns)> {
-        let born = self.born.filter(|_| self.is_late)?;
-        Some((born, self.started.or(died)?.max(born)))
-    }
-}
-
 /// What the sideband says of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLife {
     /// Process.
     pub pid: Pid,
-    /// FORK inside the recording.
+    /// FORK inside the recording, of the first thread with the number that is not forgotten.
     pub born: Option<Ns>,
     /// It executed a new program inside the recording: the first time.
     pub executed: Option<Ns>,
-    /// First ITRACE_START.
+    /// ITRACE_START of the first thread with the number that has any.
     pub trace_start: Option<Ns>,
     /// Of the last thread with the number.
     pub attached: Attached,
@@ -102,21 +93,21 @@ impl ThreadLife {
 
     /// A thread of the process begins with this number.
     fn begin_life(&mut self, pid: Pid, time: Option<Ns>) {
+        let ended = self.ended();
+        let not_yet_attached = self.not_yet_attached();
         let before = std::mem::replace(&mut self.pid, pid);
-        let ended = self.died.take().or(self.renumbered);
-        self.renumbered = None;
+        (self.died, self.renumbered) = (None, None);
         match (ended, time) {
             (Some(died), Some(time)) => {
-                let not_yet_attached = self.attached.not_yet(Some(died));
                 self.dead.push(DeadTime { pid: before, died, reborn: time, not_yet_attached });
                 let is_late = self.attached.is_next_late;
-                self.attached = Attached { born: Some(time), is_late, ..Attached::default() };
+                self.attached = Attached { is_late, ..Attached::default() };
                 // The one that died never came back to a CPU.
                 if let Some(last) = self.off_cpu.last_mut() {
                     last.to = last.to.or(Some(died.max(last.from)));
                 }
             }
-            _ => (self.born, self.attached.born) = (time, time),
+            _ => self.born = time,
         }
     }
 
@@ -128,11 +119,13 @@ impl ThreadLife {
         self.reasons.shrink();
     }
 
-    /// From the birth of the last thread with the number until it was traced (or died), where it may have run
-    /// without.
+    /// From the birth of the last thread with the number until it was traced (or its number ended), where it
+    /// may have run without.
     #[must_use]
     pub fn not_yet_attached(&self) -> Option<(Ns, Ns)> {
-        self.attached.not_yet(self.died)
+        let reborn = self.dead.last().map(|dead| dead.reborn);
+        let born = self.born.max(reborn).filter(|_| self.attached.is_late)?;
+        Some((born, self.attached.started.or(self.ended())?.max(born)))
     }
 }
 
@@ -633,6 +626,25 @@ mod tests {
         let mut gaps: Vec<_> = life.dead.iter().map(|dead| dead.not_yet_attached).collect();
         gaps.push(life.not_yet_attached());
         assert_eq!(gaps, [Some((Ns(10), Ns(12))), None, Some((Ns(50), Ns(54)))]);
+    }
+
+    /// Its process's first thread has died, and it has that one's number: it is never attached to under 9.
+    #[test]
+    fn a_thread_that_executes_before_it_is_attached_to_was_not_traced_until_then() {
+        let (pid, tid) = (Pid(1), Tid(9));
+        let fork = |ns| record(ns, 0, Sideband::Fork { pid, tid, parent_pid: pid, parent_tid: Tid(1) });
+        let exec = Sideband::Comm { pid, tid: Tid(1), name: String::new(), exec: true };
+        let mut s = Schedule::new(&[
+            fork(10),
+            record(11, 0, Sideband::AttachedLate { tid }),
+            record(20, 0, Sideband::Exit { pid, tid: Tid(1) }),
+            record(30, 0, exec),
+        ]);
+        let late = Some((Ns(10), Ns(30)));
+        assert_eq!(s.thread(tid).unwrap().not_yet_attached(), late);
+        s.grow(&[fork(40)]);
+        let life = s.thread(tid).unwrap();
+        assert_eq!((life.dead[0].not_yet_attached, life.not_yet_attached()), (late, None));
     }
 
     #[test]
