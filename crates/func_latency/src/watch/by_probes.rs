@@ -15,7 +15,7 @@ use image::Image;
 use model::{Ns, ProbedCall};
 use recorder::{Interrupts, Proc};
 
-use super::console::{Console, IntervalSeen, SeenSoFar};
+use super::console::{Console, IntervalSeen};
 use super::display::{Display, SeenCalls};
 use super::noticed::Noticed;
 use super::outside::Outside;
@@ -98,7 +98,6 @@ impl<'r> WatchPlan<'r> {
             noticed,
             last: passed.from,
             cost: GuardCost::default(),
-            lost_ns: 0,
         })
     }
 }
@@ -117,7 +116,6 @@ struct ProbedWatch<'r> {
     /// The end of the last interval, and the probes' cost up to it.
     last: Ns,
     cost: GuardCost,
-    lost_ns: u64,
 }
 
 /// The calls so far.
@@ -149,7 +147,6 @@ impl ProbedWatch<'_> {
         if lost_ns > 0 {
             self.noticed.iter_mut().for_each(|noticed| noticed.lose(passed.now));
         }
-        self.lost_ns = self.lost_ns.saturating_add(lost_ns);
         let cost = passed.cost.since(std::mem::replace(&mut self.cost, passed.cost));
         let triggers = self.noticed.as_mut().map(|noticed| &mut noticed.triggers);
         let slowest = triggers.map_or_else(Vec::new, |triggers| {
@@ -164,11 +161,8 @@ impl ProbedWatch<'_> {
             lost_ns,
             seen_by: SeenBy::Probes { cost_percent: cost.percent() },
         };
-        let so_far = SeenSoFar {
-            lost_ns: self.lost_ns,
-            seen_by: SeenBy::Probes { cost_percent: passed.cost.percent() },
-        };
-        self.console.tell(&of_interval, &so_far, &ProbedCalls { analysis, passed })
+        let so_far = SeenBy::Probes { cost_percent: passed.cost.percent() };
+        self.console.tell(&of_interval, so_far, &ProbedCalls { analysis, passed })
     }
 
     /// Makes captures; `until`: everything up to then was seen. Returns whether the watch has come to its

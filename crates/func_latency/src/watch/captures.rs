@@ -210,7 +210,7 @@ impl Captures {
     ) {
         let waiting = std::mem::take(&mut self.waiting);
         let (due, waiting): (Vec<Hit>, Vec<Hit>) =
-            waiting.into_iter().partition(|hit| self.is_due(hit, until));
+            waiting.into_iter().partition(|hit| self.is_all_known(hit.span.1, until));
         self.waiting = waiting;
         for hit in due {
             if self.is_least(&hit) {
@@ -278,12 +278,13 @@ impl Captures {
     /// Some hit waits of which everything is known up to `until`.
     #[cfg(feature = "bpf")]
     pub(super) fn has_due(&self, until: Option<Ns>) -> bool {
-        self.waiting.iter().any(|hit| self.is_due(hit, until))
+        self.waiting.iter().any(|hit| self.is_all_known(hit.span.1, until))
     }
 
-    /// Everything up to the end of its capture is known.
-    fn is_due(&self, hit: &Hit, until: Option<Ns>) -> bool {
-        until.is_none_or(|until| hit.span.1.0.saturating_add(self.limits.after_ns) <= until.0)
+    /// Everything is known that a capture of something that ended at `end` has; `until` is up to when
+    /// everything is, or `None` if no more comes.
+    pub(super) fn is_all_known(&self, end: Ns, until: Option<Ns>) -> bool {
+        until.is_none_or(|until| end.0.saturating_add(self.limits.after_ns) <= until.0)
     }
 
     /// Anything was hit.

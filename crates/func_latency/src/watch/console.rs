@@ -32,8 +32,8 @@ pub(super) struct Console {
     /// Of the functions, as soon as they are found.
     names: Vec<(String, String)>,
     captures: Option<(Captures, Outside)>,
-    /// Captures go on so long after what made them.
-    after_ns: u64,
+    /// Time lost since the watch began, of all threads.
+    lost_ns: u64,
     /// The watch ends when everything up to then was seen.
     ends_at: Option<Ns>,
     /// The view was left, by a key.
@@ -57,30 +57,18 @@ pub(super) struct IntervalSeen<'a> {
     pub(super) seen_by: SeenBy,
 }
 
-/// What was seen since the watch began.
-pub(super) struct SeenSoFar {
-    pub(super) lost_ns: u64,
-    pub(super) seen_by: SeenBy,
-}
-
 impl Console {
     /// `hits`: what becomes of them; `None`: there are none.
     pub(super) fn new(display: Display, openmetrics: Option<PathBuf>, hits: Option<HitsTaken>) -> Self {
-        let after_ns = hits.as_ref().map_or(0, |hits| hits.limits.after_ns);
         let captures = hits.map(|HitsTaken { limits, outside }| (Captures::new(limits), outside));
-        Self { display, openmetrics, names: Vec::new(), captures, after_ns, ends_at: None, is_left: false }
+        Self { display, openmetrics, names: Vec::new(), captures, lost_ns: 0, ends_at: None, is_left: false }
     }
 
-    /// Tells the figures of an interval.
+    /// Tells the figures of an interval. `so_far`: by what all since the watch began was seen.
     ///
     /// # Errors
     /// Stdout or the file of metrics cannot be written.
-    pub(super) fn tell(
-        &mut self,
-        of: &IntervalSeen<'_>,
-        so_far: &SeenSoFar,
-        seen: &dyn SeenCalls,
-    ) -> Result<()> {
+    pub(super) fn tell(&mut self, of: &IntervalSeen<'_>, so_far: SeenBy, seen: &dyn SeenCalls) -> Result<()> {
         if self.names.is_empty() {
             let name = |wanted: &Wanted| (wanted.function.name.clone(), wanted.function.object_name.clone());
             self.names = seen.wanted().iter().map(name).collect();
@@ -93,13 +81,14 @@ impl Console {
             lost_ns: of.lost_ns,
             seen_by: of.seen_by,
         };
+        self.lost_ns = self.lost_ns.saturating_add(of.lost_ns);
         self.display.interval(&interval, of.slowest, seen)?;
         let Some(path) = &self.openmetrics else { return Ok(()) };
         let totals = openmetrics::Totals {
             figures: &seen.total_figures(),
             names: &self.names,
-            lost_ns: so_far.lost_ns,
-            seen_by: so_far.seen_by,
+            lost_ns: self.lost_ns,
+            seen_by: so_far,
         };
         openmetrics::replace(path, &totals)
     }
@@ -170,8 +159,8 @@ impl Console {
 
     /// Whether the watch has come to its end, told once.
     pub(super) fn is_over(&mut self, until: Option<Ns>) -> bool {
-        let after_ns = self.after_ns;
-        let is_over = |end: &mut Ns| until.is_some_and(|until| end.0.saturating_add(after_ns) <= until.0);
+        let Some((captures, _)) = &self.captures else { return false };
+        let is_over = |end: &mut Ns| until.is_some() && captures.is_all_known(*end, until);
         self.ends_at.take_if(is_over).is_some()
     }
 

@@ -63,7 +63,7 @@ use crate::{report_command, target, uprobe};
 #[cfg(feature = "bpf")]
 use by_probes::WatchAsked;
 use captures::Limits;
-use console::{ATTENDED_EACH, Console, HitsTaken, IntervalSeen, SeenSoFar};
+use console::{ATTENDED_EACH, Console, HitsTaken, IntervalSeen};
 use display::Display;
 use followed::LiveWatch;
 use growing::{Growing, Part};
@@ -253,15 +253,13 @@ struct Watch {
     console: Console,
     /// What was recorded so far.
     trace: TraceSeen,
-    lost_ns: u64,
     /// The end of the last part.
     last_time: Ns,
 }
 
 impl Watch {
     fn new(growing: Growing, report: ReportConfig, interval: Duration, console: Console) -> Self {
-        let (trace, lost_ns, last_time) = (TraceSeen::default(), 0, Ns(0));
-        Self { growing, report, interval, console, trace, lost_ns, last_time }
+        Self { growing, report, interval, console, trace: TraceSeen::default(), last_time: Ns(0) }
     }
 
     fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
@@ -286,7 +284,6 @@ impl Watch {
             Ns(0) => meant.interval_ns,
             until => meant.now.since(until),
         };
-        self.lost_ns += gain.lost_ns;
         self.trace = TraceSeen {
             recorded_bytes: self.trace.recorded_bytes + meant.trace_bytes,
             not_decoded_bytes: self.trace.not_decoded_bytes + meant.not_decoded_bytes,
@@ -304,8 +301,7 @@ impl Watch {
                 behind_ns,
             }),
         };
-        let so_far = SeenSoFar { lost_ns: self.lost_ns, seen_by: SeenBy::Trace(self.trace) };
-        self.console.tell(&of_interval, &so_far, &self.growing)
+        self.console.tell(&of_interval, SeenBy::Trace(self.trace), &self.growing)
     }
 
     /// The time from which on captures need the trace; `None`: there are none.
