@@ -21,6 +21,7 @@ use model::{
 };
 
 use super::display::SeenCalls;
+use super::ns;
 use super::triggers::{Hit, Noticing, Triggers};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
@@ -317,7 +318,7 @@ impl Growing {
             analysis = analysis.giving_rows_to(triggers);
         }
         let context = decoder::Context::new(&recording, &self.schedule, &code.image, false);
-        let patience_ns = self.patience.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let patience_ns = self.patience.map(ns);
         let how = (self.config.workers, DecodeOptions::default().segment_bytes);
         let digester = analysis.digester();
         let mut noticing = Noticing { analysis: &mut analysis, on: &code.on, hits: Vec::new(), left_out: 0 };

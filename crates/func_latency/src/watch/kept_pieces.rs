@@ -9,6 +9,7 @@ use perfdata::Source;
 use recorder::Piece;
 use self_cell::self_cell;
 
+use super::growing::Part;
 use super::trace_capture::CaptureTrace;
 use crate::recording;
 
@@ -25,7 +26,7 @@ self_cell! {
 pub(super) struct OpenedPiece {
     pub(super) read: ReadPiece,
     /// The records that no piece before it has.
-    pub(super) new_records: Vec<SidebandRecord>,
+    new_records: Vec<SidebandRecord>,
     /// Its end.
     pub(super) time: Ns,
 }
@@ -54,6 +55,12 @@ impl OpenedPiece {
     /// It does not say which way branches went.
     pub(super) fn check_decodable(&mut self) -> Result<()> {
         self.read.with_dependent_mut(|_, recording| recording::check_decodable(recording))
+    }
+
+    /// Takes its records out of it, as a part without trace; `until`: everything up to then is there.
+    pub(super) fn take_records(&mut self, until: Option<Ns>) -> Part<'static> {
+        let (sideband, span) = (std::mem::take(&mut self.new_records), self.recording().time_span);
+        Part { buffers: Vec::new(), sideband, until, span }
     }
 
     /// What is in it, but for its records.

@@ -13,7 +13,7 @@ use recorder::{Interrupts, Piece};
 use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece, ReadPiece};
-use super::{ATTENDED_EACH, Meant, Watch};
+use super::{ATTENDED_EACH, Meant, Watch, ns};
 use crate::exit::Exit;
 
 /// Records and watches.
@@ -104,10 +104,18 @@ impl<'r> Follow<'r> {
     fn attend(&self, watch: &mut Watch) {
         watch.attend();
         let until = self.kept.until();
-        if until.is_some() && watch.capture(&self.kept.trace(), until) {
-            self.interrupts.end_early();
+        if until.is_some() {
+            self.capture(watch, until);
         }
         self.heed(watch);
+    }
+
+    /// Makes the captures that are due; everything is known up to `until`. Ends the recording if one of them
+    /// ends the watch.
+    fn capture(&self, watch: &mut Watch, until: Option<Ns>) {
+        if watch.capture(&self.kept.trace(), until) {
+            self.interrupts.end_early();
+        }
     }
 
     /// Ends the recording if the view was left; and the view if a signal came after one that had ended the
@@ -133,33 +141,30 @@ impl<'r> Follow<'r> {
         &mut self,
         watch: &mut Watch,
         Arrived { piece, at }: Arrived,
-        opened: OpenedPiece,
+        mut opened: OpenedPiece,
         missed: &mut Missed,
     ) -> Result<()> {
         // The last one has what ends the recording.
         let is_left_out = piece.until.is_some() && self.is_too_much();
         let Piece { until, trace_bytes, left_out_bytes, length, .. } = piece;
-        let OpenedPiece { read, new_records: new, time } = opened;
-        let recording = read.borrow_dependent();
-        let span = recording.time_span;
+        let part = opened.take_records(until);
+        let OpenedPiece { read, time, .. } = opened;
         missed.add(length, trace_bytes + left_out_bytes, left_out_bytes);
         if is_left_out {
             missed.not_decoded_bytes += trace_bytes;
         }
         let done = if is_left_out {
-            let part = Part { buffers: Vec::new(), sideband: new, until, span };
             watch.growing.take_records(part)
         } else {
-            let buffers = buffers(&self.tails, recording);
-            let part = Part { buffers: buffers.clone(), sideband: new, until, span };
+            let buffers = buffers(&self.tails, read.borrow_dependent());
+            let part = Part { buffers: buffers.clone(), ..part };
             let all = std::mem::take(missed);
-            let waited_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let meant = Meant {
                 time,
-                interval_ns: u64::try_from(all.length.as_nanos()).unwrap_or(u64::MAX).max(1),
+                interval_ns: ns(all.length).max(1),
                 trace_bytes: all.trace_bytes,
                 not_decoded_bytes: all.not_decoded_bytes,
-                now: Ns(time.0.saturating_add(waited_ns)),
+                now: Ns(time.0.saturating_add(ns(at.elapsed()))),
             };
             let added = watch.add(part, meant);
             let tails: Vec<_> =
@@ -185,9 +190,7 @@ impl<'r> Follow<'r> {
         };
         let until = piece.until;
         self.kept.push(&piece, read, time);
-        if watch.capture(&self.kept.trace(), until) {
-            self.interrupts.end_early();
-        }
+        self.capture(watch, until);
         let freed = self.kept.trim(needs_from, self.most_bytes / WAITING_SHARE);
         self.waiting_bytes.fetch_sub(freed, Ordering::Relaxed);
     }

@@ -23,7 +23,7 @@ use super::captures::{Captures, Limits};
 use super::console::ATTENDED_EACH;
 use super::display::{Display, SeenCalls as _};
 use super::followed::{self, Arriving, LiveWatch};
-use super::growing::{Growing, Part};
+use super::growing::Growing;
 use super::kept_pieces::{KeptPieces, OpenedPiece};
 use super::outside::{Heard, Listener};
 #[cfg(feature = "bpf")]
@@ -205,10 +205,7 @@ impl<'a> FlightRecorder<'a> {
                 size(piece.left_out_bytes)
             ));
         }
-        let new_records = std::mem::take(&mut opened.new_records);
-        let span = opened.recording().time_span;
-        let part = Part { buffers: Vec::new(), sideband: new_records, until: piece.until, span };
-        self.growing.take_records(part)?;
+        self.growing.take_records(opened.take_records(piece.until))?;
         self.growing.forget_before(opened.time);
         let OpenedPiece { read, time, .. } = opened;
         self.kept.push(piece, read, time);
