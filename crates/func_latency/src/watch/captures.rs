@@ -25,9 +25,11 @@ use crate::trigger_words::Rate;
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) directory: PathBuf,
+    /// Time before the begin of a hit that its capture has, and after its end.
     pub(super) before_ns: u64,
     pub(super) after_ns: u64,
     pub(super) rate: Rate,
+    /// The number of captures that stay, and their bytes.
     pub(super) keep: usize,
     pub(super) keep_bytes: u64,
 }
@@ -98,13 +100,14 @@ pub(super) struct Captures {
     counts: Counts,
 }
 
-/// What became of hits.
+/// How many hits there were, and what became of them.
 #[derive(Default)]
 struct Counts {
     hits: u64,
     beyond_rate: u64,
     less_slow: u64,
     without_trace: u64,
+    /// A watch of the same recording, or another trigger, had made the capture.
     known: u64,
     made: u64,
     failed: u64,
@@ -113,8 +116,11 @@ struct Counts {
 /// A capture that is there.
 struct Kept {
     path: PathBuf,
+    /// `None`: of no call.
     latency_ns: Option<u64>,
+    /// Asked for by hand.
     is_asked: bool,
+    /// When its hit ended.
     at: Ns,
     bytes: u64,
 }
@@ -174,7 +180,7 @@ impl Captures {
         self.counts.without_trace += 1;
     }
 
-    /// It would be the first to be removed.
+    /// A capture of the hit would be the first to be removed.
     fn is_least(&self, hit: &Hit) -> bool {
         !hit.is_asked && self.floor().is_some_and(|floor| floor.is_above(hit))
     }

@@ -22,15 +22,16 @@ use crate::render::interval::{Interval, SeenBy, openmetrics};
 use crate::render::screen::state::Wish;
 use crate::target::Wanted;
 
-/// Keys wait no longer while nothing new is seen.
+/// Time between two looks for keys and signals while nothing new is seen.
 pub(super) const ATTENDED_EACH: Duration = Duration::from_millis(50);
 
-/// One side of a watch: people, and other programs.
+/// Tells figures and captures of a watch, and takes what keys, signals and a command's exit ask for.
 pub(super) struct Console {
     display: Display,
     openmetrics: Option<PathBuf>,
-    /// Of the functions, as soon as they are found.
+    /// Names and objects of the watched functions; empty until these are found.
     names: Vec<(String, String)>,
+    /// `None`: nothing is captured.
     captures: Option<(Captures, Outside)>,
     /// Time lost since the watch began, of all threads.
     lost_ns: u64,

@@ -26,7 +26,7 @@ use crate::target::Wanted;
 
 /// Figures of all calls so far are made anew no more often: of many calls they take longer than a part.
 const TOTAL_EACH: Duration = Duration::from_millis(250);
-/// They take no more than this share of the time: one part of so many.
+/// They take no more than one part in this number of the time.
 const TOTAL_SHARE: u32 = 20;
 
 /// The calls that a watch has seen.

@@ -45,7 +45,7 @@ pub(super) fn excerpt(files: &[&Recording<'_>], from: Ns, to: Ns) -> Excerpt {
     let trace = |(buffer, pieces): (&u32, &Vec<AuxPiece<'_>>)| {
         let start = needed(pieces).min(after(pieces, begin));
         let end = after(pieces, to);
-        // Of a buffer that begins later no record says which threads ran.
+        // A buffer that begins after `to` is left out: no record of the excerpt says which threads ran then.
         (start < end).then(|| (*buffer, start..end_of(pieces, end)))
     };
     Excerpt {

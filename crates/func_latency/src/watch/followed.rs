@@ -15,10 +15,12 @@ use crate::prepared::Prepared;
 use crate::record_config::RecordConfig;
 use crate::{output, record_command};
 
-/// What a live watch needs besides.
+/// How a watch records what runs now.
 pub(super) struct LiveWatch<'a> {
     pub(super) record: &'a RecordConfig,
+    /// Where pieces wait; `None`: the directory for temporary files.
     pub(super) directory: Option<PathBuf>,
+    /// All pieces together take no more.
     pub(super) most_bytes: u64,
     pub(super) interval: Duration,
     /// The terminal has a view.
@@ -27,10 +29,10 @@ pub(super) struct LiveWatch<'a> {
     pub(super) interrupts: &'a Interrupts,
 }
 
-/// What a follower gets.
+/// What the thread that follows a recording gets.
 pub(super) struct Arriving<'r> {
     pub(super) pieces: Receiver<Piece>,
-    /// Takes off what it has removed.
+    /// Bytes of all pieces that are there: those of a piece that it lets go of are taken off.
     pub(super) waiting_bytes: Arc<AtomicU64>,
     /// By which the recording is ended.
     pub(super) interrupts: &'r Interrupts,

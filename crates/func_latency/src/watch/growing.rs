@@ -62,11 +62,11 @@ pub(crate) struct Growing {
     frame: Recording<'static>,
     /// They name what calls waited for in the kernel.
     kernel_symbols: KernelSymbols,
-    /// A part of a segment may wait for so long.
+    /// How long a part of a segment waits for the rest of it; `None`: until the recording is whole.
     patience: Option<Duration>,
     /// The records that say which code is where.
     code_records: Vec<SidebandRecord>,
-    /// Records of a time with more to come.
+    /// Records from after the time up to which everything is there.
     early: Vec<SidebandRecord>,
     schedule: Schedule,
     code: Option<Code>,
@@ -117,20 +117,21 @@ impl Growing {
         }
     }
 
-    /// Of a recording that is there as a whole: its clocks are known from the beginning, so that times are
-    /// those of its report.
+    /// Takes the clocks of a recording that is there as a whole, so that times are those of its report.
     pub(crate) fn of_whole(mut self, whole: &Recording<'_>) -> Self {
         self.continuation.of_whole(whole);
         self
     }
 
-    /// Of a recording that is there: whether it has switches, and records of them; a hole in it is damage.
+    /// Says what a recording that is there as a whole has: context switches, and records of them (or samples
+    /// alone). A hole in its trace is damage.
     pub(crate) fn with_switches(self, has_switches: bool, has_switch_records: bool) -> Self {
         let frame = Recording { leaves_out: false, ..self.frame };
         Self { schedule: Schedule::growing(has_switches, has_switch_records), frame, ..self }
     }
 
-    /// Of this kernel, which runs on: a recording has its symbols at its end.
+    /// Names kernel functions by the symbols of this machine's kernel: those of a recording that grows come
+    /// at its end.
     pub(crate) fn with_kernel_of_this_machine(self) -> Self {
         Self { kernel_symbols: KernelSymbols::read("/proc/kallsyms".as_ref()), ..self }
     }
@@ -166,7 +167,7 @@ impl Growing {
         self.add_sideband(part.sideband, part.until)
     }
 
-    /// What was before this is not asked for: nothing is decoded.
+    /// Forgets what is known of threads before `time`, where nothing is decoded.
     pub(crate) fn forget_before(&mut self, time: Ns) {
         let ended = self.schedule.ended_before(time);
         self.schedule.forget_before(time, &BTreeSet::new());

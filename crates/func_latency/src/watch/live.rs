@@ -13,7 +13,7 @@ use recorder::{Interrupts, Piece};
 use super::followed::{self, Arriving, LiveWatch};
 use super::growing::{Growing, Part};
 use super::kept_pieces::{KeptPieces, OpenedPiece, ReadPiece};
-use super::{ATTENDED_EACH, Meant, Watch, ns};
+use super::{ATTENDED_EACH, RecordedInterval, Watch, ns};
 use crate::exit::Exit;
 
 /// Records and watches.
@@ -25,7 +25,7 @@ pub(super) fn run(
     followed::run(live, None, |arriving| Follow::new(arriving, most_bytes, stays).run(watch))
 }
 
-/// Follows the recorder.
+/// Takes pieces from the recorder, and decodes them.
 pub(super) struct Follow<'r> {
     /// By which the recording is ended.
     interrupts: &'r Interrupts,
@@ -159,14 +159,14 @@ impl<'r> Follow<'r> {
             let buffers = buffers(&self.tails, read.borrow_dependent());
             let part = Part { buffers: buffers.clone(), ..part };
             let all = std::mem::take(missed);
-            let meant = Meant {
-                time,
-                interval_ns: ns(all.length).max(1),
+            let interval = RecordedInterval {
+                end: time,
+                length_ns: ns(all.length).max(1),
                 trace_bytes: all.trace_bytes,
                 not_decoded_bytes: all.not_decoded_bytes,
                 now: Ns(time.0.saturating_add(ns(at.elapsed()))),
             };
-            let added = watch.add(part, meant);
+            let added = watch.add(part, interval);
             let tails: Vec<_> =
                 buffers.iter().filter_map(|buffer| Tail::of(buffer, &watch.growing)).collect();
             let bytes: u64 = tails.iter().map(Tail::bytes).sum();

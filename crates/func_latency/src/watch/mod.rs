@@ -98,20 +98,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
     if let Some(input) = replay {
         let mut report = ReportConfig::of_recording(record_args)?;
         report.calls.input = input;
-        let calls = report.calls.clone();
-        capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
-        // On a screen Ctrl-C is a key, and any other signal is to leave the terminal as it was.
-        let interrupts = on_screen.then(Interrupts::hold).transpose().context("cannot hold signals back")?;
-        let interrupts = interrupts.map(Arc::new);
-        return replay::run(&calls, interrupts.as_deref(), |recording| {
-            let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
-            let (triggers, captures) = capturing.map(|it| it.split(Outside::Polled)).unzip();
-            let display = Display::new(report.format, on_screen)?;
-            // Nothing is recorded that would have to be ended.
-            interrupts.iter().for_each(|interrupts| display.let_go_when_left(interrupts));
-            let console = Console::new(display, openmetrics, captures);
-            Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
-        });
+        return run_replay(report, interval, on_screen, openmetrics, capturing);
     }
     let mut record = RecordConfig::new(record_args, Then::Report)?;
     if !has_window {
@@ -146,6 +133,30 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         let heard = |listener| Outside::Heard(Heard::by(listener, recording.clock));
         let (triggers, captures) = capturing.map(|it| it.split(heard)).unzip();
         let console = Console::new(Display::new(report.format, on_screen)?, openmetrics, captures);
+        Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
+    })
+}
+
+/// Watches the recording that `report` names.
+fn run_replay(
+    report: ReportConfig,
+    interval: Duration,
+    on_screen: bool,
+    openmetrics: Option<PathBuf>,
+    mut capturing: Option<Capturing>,
+) -> Result<Exit> {
+    let calls = report.calls.clone();
+    capturing.as_mut().map_or(Ok(()), Capturing::begin)?;
+    // On a screen Ctrl-C is a key, and any other signal is to leave the terminal as it was.
+    let interrupts = on_screen.then(Interrupts::hold).transpose().context("cannot hold signals back")?;
+    let interrupts = interrupts.map(Arc::new);
+    replay::run(&calls, interrupts.as_deref(), |recording| {
+        let growing = Growing::new(report.calls.clone(), recording, None).of_whole(recording);
+        let (triggers, captures) = capturing.map(|it| it.split(Outside::Polled)).unzip();
+        let display = Display::new(report.format, on_screen)?;
+        // Nothing is recorded that would have to be ended.
+        interrupts.iter().for_each(|interrupts| display.let_go_when_left(interrupts));
+        let console = Console::new(display, openmetrics, captures);
         Ok(Watch::new(growing.with_triggers(triggers), report, interval, console))
     })
 }
@@ -193,10 +204,12 @@ impl Capturing {
     }
 }
 
+/// Nanoseconds; [`u64::MAX`] where there are more.
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The interval of `-n`, which is from a microsecond to a day.
 fn interval_of(seconds: f64) -> Result<Duration> {
     match seconds {
         s if (1e-6..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
@@ -233,15 +246,14 @@ fn record_args(args: WatchArgs) -> RecordArgs {
     }
 }
 
-/// What is known of a part besides what it has.
-struct Meant {
-    /// Its end.
-    time: Ns,
-    interval_ns: u64,
+/// The interval of a recording that a line is of: since the line before, up to the end of a part.
+struct RecordedInterval {
+    end: Ns,
+    length_ns: u64,
     /// Bytes of trace that were recorded, and those of them that are left undecoded.
     trace_bytes: u64,
     not_decoded_bytes: u64,
-    /// The time now.
+    /// The time now, by the recording's clock.
     now: Ns,
 }
 
@@ -271,33 +283,33 @@ impl Watch {
     }
 
     /// Decodes a part, and writes its line.
-    fn add(&mut self, part: Part<'_>, meant: Meant) -> Result<()> {
+    fn add(&mut self, part: Part<'_>, interval: RecordedInterval) -> Result<()> {
         let is_whole = part.until.is_none();
         let gain = self.growing.add(part)?;
-        self.last_time = meant.time;
+        self.last_time = interval.end;
         self.attend();
         self.console.take(gain.hits, gain.left_out_hits);
-        self.console.hear(meant.time, is_whole);
-        let decoded_until = if is_whole { meant.now } else { self.growing.decoded_until() };
+        self.console.hear(interval.end, is_whole);
+        let decoded_until = if is_whole { interval.now } else { self.growing.decoded_until() };
         let behind_ns = match decoded_until {
             // Nothing is decoded: all that is recorded waits.
-            Ns(0) => meant.interval_ns,
-            until => meant.now.since(until),
+            Ns(0) => interval.length_ns,
+            until => interval.now.since(until),
         };
         self.trace = TraceSeen {
-            recorded_bytes: self.trace.recorded_bytes + meant.trace_bytes,
-            not_decoded_bytes: self.trace.not_decoded_bytes + meant.not_decoded_bytes,
+            recorded_bytes: self.trace.recorded_bytes + interval.trace_bytes,
+            not_decoded_bytes: self.trace.not_decoded_bytes + interval.not_decoded_bytes,
             behind_ns,
         };
         let of_interval = IntervalSeen {
-            time: meant.time,
-            interval_ns: meant.interval_ns,
+            time: interval.end,
+            interval_ns: interval.length_ns,
             figures: &self.growing.figures(&gain.calls),
             slowest: &gain.slowest,
             lost_ns: gain.lost_ns,
             seen_by: SeenBy::Trace(TraceSeen {
-                recorded_bytes: meant.trace_bytes,
-                not_decoded_bytes: meant.not_decoded_bytes,
+                recorded_bytes: interval.trace_bytes,
+                not_decoded_bytes: interval.not_decoded_bytes,
                 behind_ns,
             }),
         };

@@ -12,7 +12,7 @@ use super::triggers::{Hit, Triggers};
 const RECENT_MAX: usize = 1 << 15;
 /// Calls that are kept with what is inside of them: hits and the slowest.
 const OPENED_MAX: usize = 1 << 12;
-/// They are kept for so long, as the view lists them.
+/// How long they are kept: the view lists the slowest calls of five minutes.
 const OPENED_FOR_NS: u64 = 5 * 60 * 1_000_000_000;
 /// What captures may be late by.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -35,12 +35,12 @@ pub(super) struct Noticed {
     recent_from: Ns,
     /// By thread and entry.
     opened: BTreeMap<(Tid, Ns), (CallRow, RowParts)>,
-    /// A hit may wait for so long.
+    /// Time from the end of a hit until its capture may be made.
     after_ns: u64,
 }
 
 impl Noticed {
-    /// `after_ns`: captures are made so long after their hits.
+    /// `after_ns`: time from the end of a hit until its capture may be made.
     pub(super) fn new(triggers: Triggers, after_ns: u64) -> Self {
         Self { triggers, recent: VecDeque::new(), recent_from: Ns(0), opened: BTreeMap::new(), after_ns }
     }

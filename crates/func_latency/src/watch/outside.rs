@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 use model::{Ns, TscClock};
 use recorder::UserSignal;
 
-/// How exactly the time of what happens is known.
+/// Time between two looks, and so how exactly the time of an event is known.
 const POLLED: Duration = Duration::from_millis(2);
 
-/// Something that has happened.
+/// SIGUSR2 has come, or a command has exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     /// What, in words.
@@ -22,10 +22,10 @@ pub(super) struct Event {
     pub(super) ends: bool,
 }
 
-/// Waits for it.
+/// Hears of SIGUSR2 and of the exit of the command of `--until`.
 pub(super) struct Listener {
     signal: UserSignal,
-    /// Of `--until`, and if it runs, as what.
+    /// The command of `--until` and, if it has begun, its process.
     command: Option<(String, Option<Child>)>,
 }
 
@@ -54,7 +54,7 @@ impl Listener {
         Ok(())
     }
 
-    /// What has happened since.
+    /// The events since the last call.
     pub(super) fn poll(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while self.signal.take() {
@@ -69,7 +69,7 @@ impl Listener {
         events
     }
 
-    /// What happens up to the command's end.
+    /// The events since the last call, and those up to the command's exit.
     pub(super) fn wait(&mut self) -> Vec<Event> {
         if let Some((_, Some(child))) = &mut self.command {
             // What cannot be waited for is polled.
@@ -79,7 +79,7 @@ impl Listener {
     }
 }
 
-/// What happens outside of the trace.
+/// How a watch learns of events outside of the trace.
 pub(super) enum Outside {
     /// Looked for with each part.
     Polled(Listener),
@@ -88,8 +88,8 @@ pub(super) enum Outside {
 }
 
 impl Outside {
-    /// What has happened since; where its time is not known, it is `time`. `waits`: for the end of the
-    /// command of `--until`, too, unless it is heard of.
+    /// The events since the last call; one of which the time is not known has `time`. `waits`: for the exit
+    /// of the command of `--until`, too, unless it is heard of.
     pub(super) fn events(&mut self, time: Ns, waits: bool) -> Vec<(Ns, Event)> {
         match self {
             Self::Polled(listener) => {
@@ -103,7 +103,7 @@ impl Outside {
     }
 }
 
-/// Takes what happens, each with a stamp of that moment, in a thread of its own.
+/// Events, each with a stamp of its moment, from a thread that listens until this is dropped.
 pub(super) struct Heard<T> {
     events: Receiver<(T, Event)>,
     _until_dropped: Sender<()>,
@@ -133,7 +133,7 @@ impl<T: Send + 'static> Heard<T> {
         Self { events, _until_dropped: until_dropped }
     }
 
-    /// What has happened since.
+    /// The events since the last call.
     pub(super) fn take(&self) -> Vec<(T, Event)> {
         self.events.try_iter().collect()
     }

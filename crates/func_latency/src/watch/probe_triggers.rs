@@ -37,7 +37,7 @@ pub(super) struct TriggersAsked<'a> {
     pub(super) copies: Arc<RingCopies>,
 }
 
-/// Thresholds that are percentiles are taken anew so often, as with lines of a second each.
+/// Time between two takings of thresholds that are percentiles: as with lines of a second each.
 const THRESHOLDS_EACH_NS: u64 = 1_000_000_000;
 
 /// Places probes, runs `recording` while they look for hits, and removes them.

@@ -10,7 +10,7 @@ use recorder::Interrupts;
 
 use super::growing::Part;
 use super::trace_capture::CaptureTrace;
-use super::{Meant, Watch};
+use super::{RecordedInterval, Watch};
 use crate::config::CallsConfig;
 use crate::exit::{Exit, failure};
 use crate::recording;
@@ -60,9 +60,9 @@ pub(super) fn run(
         let to = to.min(last);
         watch.add(
             part,
-            Meant {
-                time: to,
-                interval_ns: to.since(from).max(1),
+            RecordedInterval {
+                end: to,
+                length_ns: to.since(from).max(1),
                 trace_bytes: bytes - seen_bytes,
                 not_decoded_bytes: 0,
                 now: to,

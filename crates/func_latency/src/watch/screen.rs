@@ -117,13 +117,13 @@ impl Drop for Screen {
     }
 }
 
-/// What the thread has.
+/// The thread of the view, which has the terminal.
 struct ScreenThread {
     state: State,
     messages: HeldMessages,
     /// Messages that were shown.
     said: usize,
-    /// For what other processes find.
+    /// By which the output of commands that it runs comes back to it.
     updates: Sender<Update>,
     wishes: Sender<Wish>,
     /// Let go when the view was left.

@@ -21,7 +21,7 @@ use crate::filter::{NsRange, TidSet};
 use crate::render::image_names::ImageNames;
 use crate::{explain_command, explain_open};
 
-/// The trace that there is.
+/// The trace that captures are made of.
 pub(super) struct CaptureTrace<'a> {
     /// The files that have it, in order.
     pub(super) files: Vec<Source<'a>>,

@@ -46,7 +46,7 @@ pub(super) struct Hit {
 }
 
 impl Hit {
-    /// A call.
+    /// A call that has ended.
     fn of_call(row: &CallRow, trigger: String) -> Self {
         Self {
             trigger,
@@ -129,7 +129,7 @@ impl Triggers {
         slowest.into_values().flatten().collect()
     }
 
-    /// A call has ended that may be one of the slowest; true: it is, so far.
+    /// Keeps a call that has ended if it is one of the slowest so far. Returns whether it is.
     fn note_slow(&mut self, function: usize, row: &CallRow) -> bool {
         let Some(slowest) = &mut self.slowest else { return false };
         let slowest = slowest.entry(function).or_default();

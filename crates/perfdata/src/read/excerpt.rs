@@ -133,13 +133,13 @@ impl Before {
     }
 }
 
-/// Who was switched, where, and whether out.
+/// The thread of a switch record, its CPU, and whether it left that.
 type SwitchKey = (Option<Tid>, Option<Cpu>, bool);
 
 /// The records, sorted by what becomes of them.
 #[derive(Default)]
 struct Sorted {
-    /// Which buffer is whose; they have no trace here.
+    /// The owners of buffers, by number and by the ids of events; they have no trace here.
     buffers: Buffers<'static>,
     /// Written by the recorder, before anything happened.
     own: Vec<Item>,
