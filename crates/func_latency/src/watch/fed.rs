@@ -8,10 +8,10 @@
 //! ```
 
 mod short_lived;
+mod slice;
+mod taken;
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use model::{AuxOffset, AuxOwner, BuildId, Cpu, FileOffset, Ns, Pid, Tid, TscClock};
-use packet::{IpPayload, Packet, Tnt};
 use perfdata::write::{
     Attr, AuxChunk, Event, EventId, FileIdentity, IntelPtInfo, Record, SampleId, id_index, pt_config,
 };
 use recorder::{Interrupts, Piece, PieceFeed, Pieces};
 use serde_json::Value;
 
+use self::slice::{AFTER_CALL, BUILD_ID, Slice, TEXT, program};
+use self::taken::Taken;
 use super::console::Console;
 use super::display::Display;
 use super::followed::Arriving;
@@ -43,103 +44,9 @@ const CPUS: u32 = 2;
 const THREADS: u32 = 2;
 const PMU: u32 = 8;
 
-/// Where the program's text is: `outer` and, 32 bytes further, `f`.
-const TEXT: u64 = 0x40_1000;
-const AFTER_CALL: u64 = TEXT + 5;
-const SOURCE: &str = "
-    .globl outer, f
-    .type outer, @function
-    .type f, @function
-outer: call f
-    jmp outer
-    .size outer, . - outer
-    .balign 32
-f:  dec %ecx
-    jnz f
-    ret
-    .size f, . - f
-";
-const BUILD_ID: [u8; 4] = [0xab, 0xcd, 0xef, 0x01];
-
-/// Links the program.
-fn program(directory: &Path) -> PathBuf {
-    let (source, program) = (directory.join("program.s"), directory.join("program"));
-    fs::write(&source, SOURCE).unwrap();
-    let mut link = Command::new("gcc");
-    link.args(["-nostdlib", "-static", "-Wl,--build-id=0xabcdef01", "-Wl,--entry=outer", "-o"]);
-    link.arg(&program).arg(format!("-Wl,-Ttext={TEXT:#x}")).arg(&source);
-    assert!(link.status().unwrap().success());
-    program
-}
-
-/// The trace of a slice but for its time, of which a TSC tick is a ns.
-struct Slice {
-    bytes: Vec<u8>,
-    calls: u64,
-    length_ns: u64,
-}
-
-const SLICE_BYTES: usize = 16 << 10;
-/// Where the time of a slice is: in the TSC packet after the PSB.
-const TSC_AT: usize = packet::PSB.len() + 1;
-
-impl Slice {
-    /// Calls of 200 to 1000 iterations, by dice, in at least `size` bytes. The thread is switched out at
-    /// `last`.
-    fn new(dice: &mut u64, size: usize, last: u64) -> Self {
-        let mut roll = |sides: u64| {
-            *dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (*dice >> 33) % sides
-        };
-        let ip = |value| IpPayload { ip_bytes: 6, value };
-        let mode = Packet::ModeExec { long: true, default_32: false, interrupts: false };
-        let head = [
-            Packet::Psb,
-            Packet::Tsc(0),
-            Packet::Cbr(20),
-            mode,
-            Packet::PsbEnd,
-            Packet::TipPge(ip(AFTER_CALL)),
-        ];
-        let (mut bytes, mut calls, mut length_ns) = (Vec::new(), 0, 100);
-        let mut put = |packet: Packet| {
-            packet::encode(&packet, &mut bytes);
-            bytes.len()
-        };
-        head.into_iter().for_each(|packet| _ = put(packet));
-        let mut end = 0;
-        while end < size {
-            // Each jump back is taken, but for the last one; the return is compressed.
-            let iterations = 200 + roll(800);
-            let cycles = iterations + roll(64);
-            put(Packet::Cyc(8));
-            for _ in 0..iterations / 6 {
-                put(Packet::Tnt(Tnt::new(0x3f, 6)));
-            }
-            let rest = (iterations % 6) as u8;
-            if rest > 0 {
-                put(Packet::Tnt(Tnt::new(0x3f, rest)));
-            }
-            put(Packet::Cyc(cycles));
-            end = put(Packet::Tnt(Tnt::new(0b01, 2)));
-            calls += 1;
-            length_ns += 8 + cycles;
-        }
-        put(Packet::Fup(ip(last)));
-        put(Packet::TipPgd(IpPayload { ip_bytes: 0, value: 0 }));
-        // PADs up to whole words, as a recorder has them.
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        Self { bytes, calls, length_ns }
-    }
-
-    fn at(&mut self, time: Ns) -> &[u8] {
-        self.bytes[TSC_AT..TSC_AT + 7].copy_from_slice(&time.0.to_le_bytes()[..7]);
-        &self.bytes
-    }
-}
-
 /// Different slices, that of each CPU and turn another one.
 const SLICES: usize = 7;
+const SLICE_BYTES: usize = 16 << 10;
 
 /// What was fed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -286,62 +193,6 @@ fn feed(pieces: &Pieces, program: &Path, bytes: u64, bytes_each_s: u64) -> Fed {
     }
     feed.finish().unwrap();
     fed
-}
-
-/// What this process takes, looked at again and again.
-#[derive(Debug, Default)]
-struct Taken {
-    memory_kb: Vec<u64>,
-    spool_bytes: u64,
-}
-
-/// Bytes of the files in the spool, those without a name, too: they are mapped.
-fn bytes_in(spool: &Path) -> u64 {
-    let mut files = BTreeMap::new();
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    for line in maps.lines().filter(|line| line.contains(spool.to_str().unwrap())) {
-        let mut words = line.split_whitespace();
-        let (start, end) = words.next().and_then(|range| range.split_once('-')).unwrap();
-        let address = |text| u64::from_str_radix(text, 16).unwrap();
-        let inode: u64 = words.nth(3).and_then(|inode| inode.parse().ok()).unwrap();
-        files.insert(inode, address(end) - address(start));
-    }
-    for entry in fs::read_dir(spool).unwrap() {
-        // It may be gone by now.
-        if let Ok(file) = entry.unwrap().metadata() {
-            files.insert(file.ino(), file.len());
-        }
-    }
-    files.values().sum()
-}
-
-impl Taken {
-    fn look(&mut self, spool: &Path) {
-        self.spool_bytes = self.spool_bytes.max(bytes_in(spool));
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let kb = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
-        self.memory_kb.push(kb.unwrap().parse().unwrap());
-    }
-
-    fn tell(&self, fed: Fed) {
-        let (first_kb, last_kb) = self.first_and_last_kb();
-        eprintln!("{fed:?}, {first_kb} to {last_kb} KB of memory, {} bytes of spool", self.spool_bytes);
-    }
-
-    /// The most memory in the first and in the last fifth of the time.
-    fn first_and_last_kb(&self) -> (u64, u64) {
-        let fifth = self.memory_kb.len() / 5;
-        let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or_default();
-        (most(&self.memory_kb[..fifth]), most(&self.memory_kb[self.memory_kb.len() - fifth..]))
-    }
-
-    /// The median of the memory in a fifth of the time.
-    fn median_kb(&self, number: usize) -> u64 {
-        let fifth = self.memory_kb.len() / 5;
-        let mut samples = self.memory_kb[number * fifth..(number + 1) * fifth].to_vec();
-        samples.sort_unstable();
-        samples[samples.len() / 2]
-    }
 }
 
 const LOOKED_AT_EACH: Duration = Duration::from_millis(20);
