@@ -14,6 +14,7 @@
 //! kept      the sideband records, no more than a real file may have
 //! collect   the above, put together in one pass
 //! listing   all records, for people
+//! excerpt   records and trace of a time, as a file of its own
 //! open      a file, or a directory of them
 //! ```
 //!
