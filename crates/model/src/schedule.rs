@@ -27,8 +27,10 @@ use timetable::Timetable;
 pub struct DeadTime {
     /// The process of the one that died.
     pub pid: Pid,
-    /// EXIT.
+    /// EXIT; or when it executed a program, and got another number.
     pub died: Ns,
+    /// EXIT of the thread, under whatever number: a buffer of its own ends then. `None`: it lives.
+    pub thread_died: Option<Ns>,
     /// FORK, or what first tells of the next one if that was lost.
     pub reborn: Ns,
     /// Of the one that died, see [`ThreadLife::not_yet_attached`].
@@ -59,10 +61,10 @@ pub struct ThreadLife {
     pub trace_start: Option<Ns>,
     /// Of the last thread with the number.
     pub attached: Attached,
-    /// EXIT.
+    /// EXIT; of one that was `renumbered` that of its process's first thread.
     pub died: Option<Ns>,
     /// It executed a program, and has the number of its process's first thread since then. A buffer of its
-    /// own goes on.
+    /// own goes on until it has `died`.
     pub renumbered: Option<Ns>,
     /// The number was given to another thread. What is before `died` and after `born` but in none of these
     /// times is the life of one or the other.
@@ -81,14 +83,15 @@ impl ThreadLife {
     /// The thread has no such number any more since then.
     #[must_use]
     pub fn ended(&self) -> Option<Ns> {
-        self.died.or(self.renumbered)
+        self.renumbered.or(self.died)
     }
 
-    /// The process and the death of the thread that had the number at `time`.
+    /// The process and the death of the thread that had the number at `time`. It may have died under another
+    /// number.
     #[must_use]
     pub fn at(&self, time: Ns) -> (Pid, Option<Ns>) {
         let earlier = self.dead.iter().find(|dead| dead.died >= time);
-        earlier.map_or((self.pid, self.died), |dead| (dead.pid, Some(dead.died)))
+        earlier.map_or((self.pid, self.died), |dead| (dead.pid, dead.thread_died))
     }
 
     /// A thread of the process begins with this number.
@@ -96,10 +99,11 @@ impl ThreadLife {
         let ended = self.ended();
         let not_yet_attached = self.not_yet_attached();
         let before = std::mem::replace(&mut self.pid, pid);
-        (self.died, self.renumbered) = (None, None);
+        let thread_died = self.died.take();
+        self.renumbered = None;
         match (ended, time) {
-            (Some(died), Some(time)) => {
-                self.dead.push(DeadTime { pid: before, died, reborn: time, not_yet_attached });
+            (Some(died), Some(reborn)) => {
+                self.dead.push(DeadTime { pid: before, died, thread_died, reborn, not_yet_attached });
                 let is_late = self.attached.is_next_late;
                 self.attached = Attached { is_late, ..Attached::default() };
                 // The one that died never came back to a CPU.
@@ -134,6 +138,8 @@ impl ThreadLife {
 pub struct Schedule {
     cpus: BTreeMap<Cpu, Timetable>,
     threads: BTreeMap<Tid, ThreadLife>,
+    /// The earlier numbers of threads that executed a program, of processes of which the first thread lives.
+    executors: BTreeMap<Pid, Vec<Tid>>,
     mapped: BTreeSet<Pid>,
     has_switches: bool,
     /// There are SWITCH records, which say more than samples of sched_switch.
@@ -288,6 +294,9 @@ impl Schedule {
                     life.died = record.time;
                     self.dies(*tid, record);
                 }
+                if tid.0 == pid.0 {
+                    self.executors_die(*pid, record.time);
+                }
             }
             Sideband::ItraceStart { pid, tid } => {
                 if self.is_dead(*tid) {
@@ -391,10 +400,27 @@ impl Schedule {
     fn takes_number(&mut self, pid: Pid, tid: Tid, record: &SidebandRecord) {
         self.number(tid).begin_life(pid, record.time);
         // The kernel has ended all others by then: what is left is its number so far.
-        let of_others = self.threads.iter_mut().filter(|(other, life)| life.pid == pid && **other != tid);
-        of_others.for_each(|(_, life)| life.renumbered = record.time);
+        for (other, life) in &mut self.threads {
+            if life.pid == pid && *other != tid && life.died.is_none() {
+                life.renumbered = record.time;
+                self.executors.entry(pid).or_default().push(*other);
+            }
+        }
         if let Some((cpu, time)) = record.cpu.zip(record.time) {
             self.run(cpu, pid, tid, time);
+        }
+    }
+
+    /// The first thread of a process has died: so have those that executed a program in it, and had other
+    /// numbers before.
+    fn executors_die(&mut self, pid: Pid, time: Option<Ns>) {
+        for tid in self.executors.remove(&pid).unwrap_or_default() {
+            let Some(life) = self.threads.get_mut(&tid) else { continue };
+            if life.pid == pid && life.renumbered.is_some() {
+                life.died = time;
+            }
+            let is_its = |dead: &&mut DeadTime| dead.pid == pid && dead.thread_died.is_none();
+            life.dead.iter_mut().filter(is_its).for_each(|dead| dead.thread_died = time);
         }
     }
 
@@ -446,7 +472,8 @@ mod tests {
     }
 
     fn dead(died: u64, reborn: u64) -> DeadTime {
-        DeadTime { pid: Pid(1), died: Ns(died), reborn: Ns(reborn), not_yet_attached: None }
+        let (died, reborn) = (Ns(died), Ns(reborn));
+        DeadTime { pid: Pid(1), died, thread_died: Some(died), reborn, not_yet_attached: None }
     }
 
     pub(super) fn record(ns: u64, cpu: u32, body: Sideband) -> SidebandRecord {
@@ -645,6 +672,28 @@ mod tests {
         s.grow(&[fork(40)]);
         let life = s.thread(tid).unwrap();
         assert_eq!((life.dead[0].not_yet_attached, life.not_yet_attached()), (late, None));
+    }
+
+    /// It is 1 from 30 on; its own buffer, of number 9, ends with its death, and not with its number.
+    #[test]
+    fn a_thread_that_executed_dies_under_the_number_that_it_has_then() {
+        let (pid, tid) = (Pid(1), Tid(9));
+        let fork = |ns| record(ns, 0, Sideband::Fork { pid, tid, parent_pid: pid, parent_tid: Tid(1) });
+        let exit = |ns, tid| record(ns, 0, Sideband::Exit { pid, tid });
+        let exec = Sideband::Comm { pid, tid: Tid(1), name: String::new(), exec: true };
+        let mut s = Schedule::new(&[fork(10), exit(20, Tid(1)), record(30, 0, exec)]);
+        let life = |s: &Schedule| s.thread(tid).cloned().unwrap();
+        assert_eq!((life(&s).ended(), life(&s).at(Ns(15))), (Some(Ns(30)), (pid, None)));
+        let mut given_again = s.clone();
+        for (s, records) in
+            [(&mut s, vec![exit(50, Tid(1))]), (&mut given_again, vec![fork(40), exit(50, Tid(1))])]
+        {
+            s.grow(&records);
+            assert_eq!(life(s).at(Ns(15)), (pid, Some(Ns(50))));
+        }
+        assert_eq!((life(&s).ended(), life(&s).died), (Some(Ns(30)), Some(Ns(50))));
+        let DeadTime { died, reborn, .. } = life(&given_again).dead[0];
+        assert_eq!((died, reborn, life(&given_again).died), (Ns(30), Ns(40), None), "the next one lives");
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //!   slice   PSB+, calls of `f` in `outer`, the thread is switched out
 //! ```
 
+mod executed;
 mod short_lived;
 mod slice;
 mod taken;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -109,8 +111,8 @@ impl FedRecords {
         record.encode(&id, &mut self.0);
     }
 
-    /// The threads run when the recording begins.
-    fn of_begin(program: &Path, time: Ns) -> Self {
+    /// The process executes the program.
+    fn of_exec(program: &Path, time: Ns) -> Self {
         let mut records = Self::default();
         let main = tid_of(0, 0);
         records.add(0, main, time, &Record::Comm { pid: PID, tid: main, name: "program", exec: true });
@@ -126,6 +128,12 @@ impl FedRecords {
             path: program.to_str().unwrap(),
         };
         records.add(0, main, time, &mapped);
+        records
+    }
+
+    /// The threads run when the recording begins.
+    fn of_begin(program: &Path, time: Ns) -> Self {
+        let mut records = Self::of_exec(program, time);
         for (cpu, turn) in (0..CPUS).flat_map(|cpu| (0..THREADS).map(move |turn| (cpu, turn))) {
             let tid = tid_of(cpu, turn.into());
             records.add(cpu, tid, time, &Record::ItraceStart { pid: PID, tid });

@@ -57,15 +57,7 @@ impl Schedule {
     /// The thread died so long before `time` that a buffer of its own has no trace from then on.
     #[must_use]
     pub fn is_over_by(&self, tid: Tid, time: Ns) -> bool {
-        self.thread(tid).is_some_and(|life| is_long_before(self.death_of(life), time))
-    }
-
-    /// One that executed a program and has the number of its process's first thread dies under that. Its own
-    /// buffer may have no trace before (with an IP filter).
-    fn death_of(&self, life: &ThreadLife) -> Option<Ns> {
-        // `None` where the first one is forgotten: it has died.
-        let first = life.renumbered.and_then(|_| self.thread(Tid(life.pid.0)));
-        life.died.or_else(|| first.map_or(life.renumbered, |first| first.died))
+        self.thread(tid).is_some_and(|life| is_long_before(life.died, time))
     }
 
     /// The threads that ended so long before `time` that no record and no trace from then on is theirs, by
@@ -73,7 +65,7 @@ impl Schedule {
     /// them. Nor is the first thread of a process that has others, for one of these may take its number.
     #[must_use]
     pub fn ended_before(&self, time: Ns) -> Vec<Tid> {
-        let has_ended = |life: &ThreadLife| is_long_before(self.death_of(life), time);
+        let has_ended = |life: &ThreadLife| is_long_before(life.died, time);
         if !self.threads.values().any(has_ended) {
             return Vec::new();
         }

@@ -205,7 +205,7 @@ fn another_buffer_under_a_number_that_is_not_forgotten_begins_anew() {
 }
 
 /// Prints what a command says of `f`.
-fn run_of_f(words: &[&str]) {
+pub(super) fn run_of_f(words: &[&str]) {
     let words = [&["func_latency"], words, &["-f", "f", "--format", "json"]];
     assert_eq!(run_words(words.concat()), Exit::Done);
 }
