@@ -4,7 +4,7 @@
 //! the trace before the first PSB after it.
 
 use anyhow::Result;
-use model::{AuxBuffer, AuxOffset, Ns, Recording, Schedule, Sideband};
+use model::{AuxBuffer, AuxOffset, AuxPiece, Ns, Recording, Schedule, Sideband, SidebandRecord};
 use perfdata::Source;
 use recorder::Interrupts;
 
@@ -40,39 +40,32 @@ pub(super) fn run(
     let mut from = first;
     loop {
         let to = Ns(from.0.saturating_add(interval_ns));
-        let is_last = to > last || to == from;
-        let is_new = |record: &model::SidebandRecord| is_last || record.time <= Some(to);
+        // `None`: everything is there.
+        let until = Some(to).filter(|to| *to <= last && *to > from);
+        let to = to.min(last);
+        let is_new = |record: &SidebandRecord| until.is_none() || record.time <= until;
         let new = whole.sideband.get(taken..).unwrap_or_default();
         let new = new.get(..new.partition_point(is_new)).unwrap_or_default();
         taken += new.len();
-        let ends = ends(&whole, (!is_last).then_some(to));
-        let buffers = whole.buffers.iter().zip(&ends);
-        let buffers: Vec<AuxBuffer<'_>> = buffers
-            .map(|(buffer, end)| until(buffer, watch.growing.needed_from(buffer.index), *end))
-            .collect();
-        let bytes: u64 = whole.buffers.iter().zip(&ends).map(|(buffer, end)| bytes_until(buffer, *end)).sum();
-        let part = Part {
-            buffers,
-            sideband: new.to_vec(),
-            until: (!is_last).then_some(to),
-            span: Some((first, if is_last { last } else { to })),
+        let ends = ends(&whole, until);
+        let buffers = || whole.buffers.iter().zip(&ends);
+        let needed_from = |buffer: &AuxBuffer<'_>| watch.growing.needed_from(buffer.index);
+        let needed = buffers().map(|(buffer, end)| needed_part(buffer, needed_from(buffer), *end));
+        let part = Part { buffers: needed.collect(), sideband: new.to_vec(), until, span: Some((first, to)) };
+        let bytes: u64 = buffers().map(|(buffer, end)| bytes_until(buffer, *end)).sum();
+        let interval = RecordedInterval {
+            end: to,
+            length_ns: to.since(from).max(1),
+            trace_bytes: bytes - seen_bytes,
+            not_decoded_bytes: 0,
+            now: to,
         };
-        let to = to.min(last);
-        watch.add(
-            part,
-            RecordedInterval {
-                end: to,
-                length_ns: to.since(from).max(1),
-                trace_bytes: bytes - seen_bytes,
-                not_decoded_bytes: 0,
-                now: to,
-            },
-        )?;
+        watch.add(part, interval)?;
         let files = vec![Source { file: &file, new_from: 0 }];
         let trace = CaptureTrace { files, recordings: vec![&whole], begins: None, copies: None };
-        watch.capture(&trace, (!is_last).then_some(to));
+        watch.capture(&trace, until);
         seen_bytes = bytes;
-        if is_last {
+        if until.is_none() {
             watch.stay(&trace, is_over);
             break;
         }
@@ -119,15 +112,15 @@ fn check(whole: &Recording<'_>) -> Result<()> {
 }
 
 /// The pieces of a buffer from the first that is `needed` up to `end`.
-fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) -> AuxBuffer<'a> {
+fn needed_part<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) -> AuxBuffer<'a> {
     let needed = needed.unwrap_or_default();
-    let piece = |piece: &model::AuxPiece<'a>| {
+    let piece = |piece: &AuxPiece<'a>| {
         let is_needed = piece.offset.plus(piece.bytes.len() as u64) >= needed;
         let len = usize::try_from(end.0.saturating_sub(piece.offset.0))
             .unwrap_or(usize::MAX)
             .min(piece.bytes.len());
         let bytes = piece.bytes.get(..len).filter(|bytes| is_needed && !bytes.is_empty())?;
-        Some(model::AuxPiece { bytes, ..*piece })
+        Some(AuxPiece { bytes, ..*piece })
     };
     AuxBuffer {
         index: buffer.index,
@@ -138,7 +131,6 @@ fn until<'a>(buffer: &AuxBuffer<'a>, needed: Option<AuxOffset>, end: AuxOffset) 
 }
 
 fn bytes_until(buffer: &AuxBuffer<'_>, end: AuxOffset) -> u64 {
-    let len =
-        |piece: &model::AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
+    let len = |piece: &AuxPiece<'_>| (piece.bytes.len() as u64).min(end.0.saturating_sub(piece.offset.0));
     buffer.pieces.iter().map(len).sum()
 }
