@@ -14,7 +14,6 @@
 //! take turns on the CPUs.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -54,8 +53,14 @@ pub(crate) struct Place {
 /// A segment's output, and the digested runs of each stretch's events.
 type DigestedOutput<D> = (SegmentOutput, Vec<Vec<DigestedRun<D>>>);
 
-/// A segment that a worker has begun, and where its output goes; the flag: it is decoded more than once.
-type Job<'s, D> = (Segment<'s>, bool, mpsc::SyncSender<DigestedOutput<D>>);
+/// A segment that a worker has begun.
+struct Job<'s> {
+    segment: Segment<'s>,
+    /// It is decoded more than once.
+    is_again: bool,
+    /// Its place among all segments.
+    number: usize,
+}
 
 /// What decodes segments, and what those need to know.
 #[derive(Clone, Copy)]
@@ -75,8 +80,11 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = QueuedSegment<'s>> + Send, G: 
     segments: S,
     take: impl FnOnce(&mut Outputs<'_, 's, S, G>),
 ) {
-    let queue = Queue { segments, ahead: VecDeque::new(), most: workers * AHEAD_PER_WORKER };
-    let work = SharedQueue { once, again, digester, queue: Mutex::new(queue), room: Condvar::new() };
+    let most = workers * AHEAD_PER_WORKER;
+    let ahead = VecDeque::new();
+    let queue = Mutex::new(Queue { segments, ahead, taken: 0, most, waiting: 0, is_awaited: false });
+    let (room, given) = (Condvar::new(), Condvar::new());
+    let work = SharedQueue { once, again, digester, queue, room, given };
     thread::scope(|scope| {
         for _ in 1..workers {
             // If there are no threads to be had, others do its work.
@@ -90,7 +98,7 @@ pub(crate) fn with_outputs<'s, S: Iterator<Item = QueuedSegment<'s>> + Send, G: 
 pub(crate) struct Outputs<'w, 's, S, G: Digester> {
     work: &'w SharedQueue<'w, S, G>,
     /// The next segment that is taken, if no other worker has begun it.
-    begun: Option<Job<'s, G::Digest>>,
+    begun: Option<Job<'s>>,
 }
 
 impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, G> {
@@ -111,15 +119,19 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> Outputs<'_, 's, S, 
                 self.work.decode(job);
             }
             let mut queue = self.work.queue();
-            let Some((_, given)) = queue.ahead.front() else { return Default::default() };
-            let output = given.try_recv();
-            begun = if matches!(output, Err(TryRecvError::Empty)) { queue.begin() } else { None };
+            begun = if queue.is_given() == Some(false) { queue.begin() } else { None };
             if begun.is_none() {
-                let given = queue.ahead.pop_front();
-                self.work.room.notify_one();
-                drop(queue);
-                // If none comes its worker has panicked, and so will the scope.
-                return output.ok().or_else(|| given?.1.recv().ok()).unwrap_or_default();
+                queue.is_awaited = true;
+                let is_to_come = |queue: &mut Queue<S, G::Digest>| queue.is_given() == Some(false);
+                let queue = self.work.given.wait_while(queue, is_to_come);
+                let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+                queue.is_awaited = false;
+                let Some((_, output)) = queue.ahead.pop_front() else { return Default::default() };
+                queue.taken += 1;
+                if queue.waiting > 0 {
+                    self.work.room.notify_one();
+                }
+                return output.unwrap_or_default();
             }
         }
     }
@@ -141,26 +153,42 @@ struct SharedQueue<'a, S, G: Digester> {
     queue: Mutex<Queue<S, G::Digest>>,
     /// One that is ahead was taken, or no more will be.
     room: Condvar,
+    /// The output of the next segment that is taken is there.
+    given: Condvar,
 }
 
 /// Segments that are still to come, and those that a worker has begun.
 struct Queue<S, D> {
     segments: S,
-    ahead: VecDeque<(Place, mpsc::Receiver<DigestedOutput<D>>)>,
+    /// With their outputs, once those are there.
+    ahead: VecDeque<(Place, Option<DigestedOutput<D>>)>,
+    /// The number of segments before these.
+    taken: usize,
     /// The most that may be ahead; 0: they are not taken any more.
     most: usize,
+    /// Workers that wait for room. To wake none takes a system call, too.
+    waiting: usize,
+    /// The next output is waited for.
+    is_awaited: bool,
 }
 
 impl<'s, S: Iterator<Item = QueuedSegment<'s>>, D> Queue<S, D> {
     /// The next segment, if there is one and not enough are ahead.
-    fn begin(&mut self) -> Option<Job<'s, D>> {
+    fn begin(&mut self) -> Option<Job<'s>> {
         if self.ahead.len() >= self.most {
             return None;
         }
         let QueuedSegment { place, segment } = self.segments.next()?;
-        let (give, given) = mpsc::sync_channel(1);
-        self.ahead.push_back((place, given));
-        Some((segment, place.again.is_some(), give))
+        let number = self.taken + self.ahead.len();
+        self.ahead.push_back((place, None));
+        Some(Job { segment, is_again: place.again.is_some(), number })
+    }
+}
+
+impl<S, D> Queue<S, D> {
+    /// The output of the next segment that is taken is there; `None`: there is no such segment.
+    fn is_given(&self) -> Option<bool> {
+        self.ahead.front().map(|(_, output)| output.is_some())
     }
 }
 
@@ -169,14 +197,35 @@ impl<S, G: Digester> SharedQueue<'_, S, G> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decode(&self, (segment, is_again, give): Job<'_, G::Digest>) {
+    fn decode(&self, Job { segment, is_again, number }: Job<'_>) {
+        let mut given = Given { work: self, number, output: DigestedOutput::default() };
         let Decoding { context, decoder } = if is_again { self.again } else { self.once };
         let mut output = decoder.decode(context, &segment);
         // Its events are cut where those begin that were given out.
         let digester = self.digester.filter(|_| !is_again);
         let stretches = output.stretches.iter_mut();
         let runs = stretches.map(|stretch| digested(digester, stretch)).collect();
-        let _ = give.send((output, runs)); // or the outputs are not taken any more
+        given.output = (output, runs);
+    }
+}
+
+/// The output of a segment: it is given when this is dropped, also by a panic, so that no thread waits on.
+struct Given<'w, 'a, S, G: Digester> {
+    work: &'w SharedQueue<'a, S, G>,
+    number: usize,
+    output: DigestedOutput<G::Digest>,
+}
+
+impl<S, G: Digester> Drop for Given<'_, '_, S, G> {
+    fn drop(&mut self) {
+        let mut queue = self.work.queue();
+        let place = self.number - queue.taken;
+        if let Some((_, output)) = queue.ahead.get_mut(place) {
+            *output = Some(std::mem::take(&mut self.output));
+        }
+        if place == 0 && queue.is_awaited {
+            self.work.given.notify_one();
+        }
     }
 }
 
@@ -189,10 +238,14 @@ impl<'s, S: Iterator<Item = QueuedSegment<'s>>, G: Digester> SharedQueue<'_, S, 
     }
 
     /// Waits for a segment to begin; none: there will be no other one.
-    fn next(&self) -> Option<Job<'s, G::Digest>> {
+    fn next(&self) -> Option<Job<'s>> {
         let is_full = |queue: &mut Queue<S, G::Digest>| queue.most > 0 && queue.ahead.len() >= queue.most;
-        let queue = self.room.wait_while(self.queue(), is_full);
-        queue.unwrap_or_else(PoisonError::into_inner).begin()
+        let mut queue = self.queue();
+        queue.waiting += 1;
+        let queue = self.room.wait_while(queue, is_full);
+        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        queue.waiting -= 1;
+        queue.begin()
     }
 }
 
