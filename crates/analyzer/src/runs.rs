@@ -87,8 +87,10 @@ impl Run {
 /// order.
 pub(crate) fn runs<I: RunItem>(items: &[I], events_min: u64) -> Vec<Run> {
     let run = Run::new(0..0, Sight::In);
-    let mut search = Search { items, open: vec![], base: None, run, found: vec![], starts: vec![] };
-    for (item, at) in items.iter().zip(0..) {
+    let mut search = Search { items, next: 0, open: vec![], base: None, run, found: vec![], starts: vec![] };
+    while let Some(item) = items.get(search.next) {
+        let at = search.next;
+        search.next += 1;
         match item.kind() {
             ItemKind::Event(event) => search.event(event, at),
             ItemKind::Run { caller, starts } => search.run_found(caller, starts, at),
@@ -162,6 +164,8 @@ impl Interrupted {
 
 struct Search<'e, I> {
     items: &'e [I],
+    /// The place of the next item.
+    next: usize,
     open: Vec<PendingCall>,
     /// Where control is where nothing is open, if that is known.
     base: Option<Sight>,
@@ -284,6 +288,11 @@ impl<I: RunItem> Search<'_, I> {
                 if !to.at_entry || ret == to.ip {
                     return self.interrupted(goes_on);
                 }
+                if self.returns_next(ret) {
+                    self.base = self.base.or(goes_on);
+                    self.next += 1;
+                    return self.called(at..self.next, Sight::In);
+                }
                 self.enter(at, ReturnsBy::Branch(ret), Sight::In);
             }
             BranchKind::Return => match self.open.last_mut() {
@@ -304,6 +313,18 @@ impl<I: RunItem> Search<'_, I> {
                 self.find(Run::new(run, Sight::In));
             }
         }
+    }
+
+    /// The next item is the return of a call to `ret`: most calls need not be opened.
+    #[inline]
+    fn returns_next(&self, ret: Avma) -> bool {
+        let Some(ItemKind::Event(TraceEvent::Branch(branch))) = self.items.get(self.next).map(I::kind) else {
+            return false;
+        };
+        let is_return = |kind, to: Target| kind == BranchKind::Return && to.ip == ret;
+        let transfer = &branch.transfer;
+        !transfer.is_in_kernel()
+            && matches!(*transfer, Transfer::Branch { kind, to, .. } if is_return(kind, to))
     }
 
     /// A call begins, in which `caller` calls.
