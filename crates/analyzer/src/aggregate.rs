@@ -153,8 +153,8 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         self.functions
     }
 
-    /// Adds calls that were added up elsewhere: all were seen from entry to end, and none is kept as a row.
-    /// `is_open`: all calls of the function are within another one.
+    /// Adds calls that were added up elsewhere, but for their figures by caller: all were seen from entry to
+    /// end, and none is kept as a row. `is_open`: all calls of the function are within another one.
     pub(crate) fn merge_whole_calls(
         &mut self,
         others: &Sparse<FunctionSums<C>>,
@@ -163,10 +163,26 @@ impl<C: Copy + Eq + Hash> Aggregate<C> {
         for (wanted, other) in others.iter() {
             let Some(sums) = self.functions.meet(wanted) else { continue };
             sums.calls.merge(other.calls);
-            sums.alone.merge_callers(&other.alone);
             if !is_open(wanted) {
                 sums.alone.outermost.add(other.alone.outermost);
             }
+        }
+    }
+
+    /// Adds the figures by caller of such calls.
+    pub(crate) fn merge_callers(&mut self, others: &Sparse<FunctionSums<C>>) {
+        for (wanted, other) in others.iter() {
+            self.functions.meet(wanted).into_iter().for_each(|sums| sums.alone.merge_callers(&other.alone));
+        }
+    }
+
+    /// Adds the figures by caller of very many calls, which were added up elsewhere.
+    pub(crate) fn add_callers(&mut self, others: Sparse<FigureSums<C>>) {
+        for (wanted, mut other) in others.into_met() {
+            let Some(sums) = self.functions.meet(wanted) else { continue };
+            // Fewer are added to more.
+            std::mem::swap(&mut sums.alone.callers, &mut other.callers);
+            sums.alone.merge_callers(&other);
         }
     }
 

@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use model::{AuxOffset, DigestedRun, Digester, EventTime, FunctionId, RunPart, SpaceId, Tid, TraceEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::FunctionSums;
 use crate::asked::Asked;
 use crate::call_row::CallRow;
 use crate::children::{Child, RunningSums};
@@ -40,6 +39,7 @@ use crate::runs::{Run, RunItem, Sight, runs};
 use crate::session::Session;
 use crate::sparse::Sparse;
 use crate::stack::{DEPTH_MAX, FrameKind, FrameRole};
+use crate::taken::{RunSums, TakenCalls};
 use crate::thread::Thread;
 use crate::traced_causes::TracedCauses;
 use crate::window::ThreadWindow;
@@ -65,6 +65,8 @@ pub struct RunDigester<'a> {
     /// Of a run.
     events_min: u64,
     keeps: Keeps,
+    /// Of the analysis that takes the runs.
+    taken: Option<TakenCalls>,
 }
 
 /// What the analysis of a run gave.
@@ -75,7 +77,7 @@ pub struct RunDigest {
     last_at: AuxOffset,
     /// By wanted function.
     open: Sparse<Open>,
-    calls: Sparse<FunctionSums<Child>>,
+    calls: Arc<RunSums>,
     /// Those that are given out one by one; [`Digester::pack`] adds what of them is kept.
     #[serde(skip)]
     kept: RunCalls,
@@ -149,6 +151,7 @@ impl<'a> RunDigester<'a> {
             around: session.around,
             events_min,
             keeps,
+            taken: session.sums.taken.clone(),
         })
     }
 
@@ -164,6 +167,7 @@ impl<'a> RunDigester<'a> {
         space: SpaceId,
         items: &[I],
     ) -> Vec<DigestedRun<RunDigest>> {
+        self.taken.iter().for_each(TakenCalls::add_up);
         let runs = runs(items, self.events_min);
         if runs.is_empty() {
             return Vec::new();
@@ -220,6 +224,7 @@ impl Digester for RunDigester<'_> {
     }
 
     fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<RunDigest> {
+        self.taken.iter().for_each(TakenCalls::add_up);
         if self.keeps == Keeps::All {
             return None;
         }
@@ -290,7 +295,7 @@ impl<'a> Thread<'a> {
             needs: RunNeeds { caller, starts, depth: I::depth(items) },
             last_at: self.clock.at,
             open,
-            calls,
+            calls: Arc::new(calls),
             kept,
             children,
             passed,
@@ -355,7 +360,7 @@ impl<'a> Thread<'a> {
         }
         let open = &self.entered.open;
         let is_open = |wanted| open.get(wanted).is_some_and(|open| open.depth > 0);
-        session.sums.calls.merge_whole_calls(&run.calls, is_open);
+        session.sums.take_run(&run.calls, is_open);
         let outermost = run.causes.iter().filter(|(wanted, _)| !is_open(*wanted));
         outermost.for_each(|(wanted, causes)| session.sums.causes.merge(wanted, causes));
         self.clock.off_cpu.count_to(run.off_cpu.left.1);
@@ -423,7 +428,7 @@ mod tests {
             needs: RunNeeds { caller: Sight::In, starts: false, depth: 0 },
             last_at: AuxOffset(0),
             open: Sparse::default(),
-            calls: Sparse::default(),
+            calls: Arc::default(),
             kept: RunCalls::Nothing,
             children: RunningSums::default(),
             passed: Passed::default(),
@@ -455,7 +460,7 @@ mod tests {
         assert_eq!([outside(50), outside(51)], [true, false]);
         let called = |wanted, calls| {
             is_plausible(&|digest| {
-                digest.calls.meet(wanted).into_iter().for_each(|sums| {
+                Arc::make_mut(&mut digest.calls).meet(wanted).into_iter().for_each(|sums| {
                     let known = sums.alone.callers.entry(CalledFrom::UNKNOWN).or_default();
                     (0..calls).for_each(|ns| known.latency_ns.add(ns));
                 });

@@ -108,6 +108,7 @@ mod stack;
 pub mod stats;
 mod status;
 mod summary;
+mod taken;
 mod thread;
 mod thread_clock;
 mod total;

@@ -18,6 +18,7 @@ use crate::request::{Request, Surroundings};
 use crate::row_output::RowOutput;
 use crate::row_sink::{RowGap, RowParts, parts_of_row};
 use crate::running::EndedCall;
+use crate::taken::TakenCalls;
 use crate::total::OffCpuKnown;
 use crate::traced_causes::TracedCauses;
 use crate::traced_sums::TracedSums;
@@ -48,7 +49,9 @@ fn numbers_of_buffers(around: Surroundings<'_>) -> FxHashMap<AuxOwner, u32> {
 impl<'a> Session<'a> {
     pub(crate) fn new(request: &Request, around: Surroundings<'a>) -> Self {
         let known = (CodeMap::new(around), TracedCauses::new(around, request));
-        Self::with(Asked::new(request, around.functions), around, known)
+        let mut session = Self::with(Asked::new(request, around.functions), around, known);
+        session.sums.taken = Some(TakenCalls::default());
+        session
     }
 
     /// A session with what was looked up before.
@@ -59,7 +62,11 @@ impl<'a> Session<'a> {
     ) -> Self {
         let off_cpu = OffCpuKnown(around.no_off_cpu().is_none());
         Self {
-            sums: TracedSums { calls: Aggregate::new(Arc::clone(&asked.request), off_cpu), causes },
+            sums: TracedSums {
+                calls: Aggregate::new(Arc::clone(&asked.request), off_cpu),
+                causes,
+                taken: None,
+            },
             around,
             asked,
             map,

@@ -71,6 +71,10 @@ impl<T: Default> Sparse<T> {
         self.met.iter().map(|(wanted, of)| (*wanted, of))
     }
 
+    pub(crate) fn into_met(self) -> Vec<(u32, T)> {
+        self.met
+    }
+
     /// What `of` makes of what is known of each function.
     pub(crate) fn map<U>(self, of: impl Fn(T) -> U) -> Sparse<U> {
         let Self { met, places, last } = self;
