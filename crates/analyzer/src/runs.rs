@@ -177,17 +177,20 @@ struct Search<'e, I> {
 }
 
 impl<I: RunItem> Search<'_, I> {
+    #[inline(always)]
     fn event(&mut self, event: &TraceEvent, at: usize) {
-        match event {
-            TraceEvent::Branch(branch) if !branch.transfer.is_in_kernel() => match branch.transfer {
-                Transfer::Branch { .. } if self.caller() == Some(Sight::Out) => {
-                    self.interrupted(Some(Sight::In));
-                }
-                Transfer::Branch { kind, from, to } => self.branch(kind, from, to, at),
-                Transfer::End { kind, from, to } => self.end(kind, from, to, at),
-                Transfer::Start { .. } if self.starts.last() == Some(&at) => (),
-                Transfer::Start { to, after_gap } => self.start(to, after_gap, at),
+        let TraceEvent::Branch(branch) = event else { return self.interrupted(None) };
+        match &branch.transfer {
+            Transfer::Branch { kind, from, to } if !from.ip.is_kernel() => match self.caller() {
+                Some(Sight::Out) => self.interrupted(Some(Sight::In)),
+                _ => self.branch(*kind, from, to, at),
             },
+            Transfer::End { kind, from, to } if !from.ip.is_kernel() => self.end(*kind, *from, *to, at),
+            Transfer::Start { to, after_gap } if !to.ip.is_kernel() => {
+                if self.starts.last() != Some(&at) {
+                    self.start(*to, *after_gap, at);
+                }
+            }
             _ => self.interrupted(None),
         }
     }
@@ -279,7 +282,8 @@ impl<I: RunItem> Search<'_, I> {
         }
     }
 
-    fn branch(&mut self, kind: BranchKind, from: Site, to: Target, at: usize) {
+    #[inline(always)]
+    fn branch(&mut self, kind: BranchKind, from: &Site, to: &Target, at: usize) {
         let goes_on = Some(Sight::In);
         match kind {
             BranchKind::Call | BranchKind::IndirectCall => {
@@ -321,10 +325,8 @@ impl<I: RunItem> Search<'_, I> {
         let Some(ItemKind::Event(TraceEvent::Branch(branch))) = self.items.get(self.next).map(I::kind) else {
             return false;
         };
-        let is_return = |kind, to: Target| kind == BranchKind::Return && to.ip == ret;
-        let transfer = &branch.transfer;
-        !transfer.is_in_kernel()
-            && matches!(*transfer, Transfer::Branch { kind, to, .. } if is_return(kind, to))
+        let Transfer::Branch { kind: BranchKind::Return, from, to } = &branch.transfer else { return false };
+        to.ip == ret && !from.ip.is_kernel()
     }
 
     /// A call begins, in which `caller` calls.
@@ -341,11 +343,13 @@ impl<I: RunItem> Search<'_, I> {
     /// in that call is part of a longer run.
     #[inline]
     fn returns(&mut self, by: ReturnsBy, at: usize, caller: Sight) {
-        let Some(call) = self.open.pop_if(|call| call.end == by) else {
+        let Some(&PendingCall { at: begin, found, .. }) = self.open.last().filter(|call| call.end == by)
+        else {
             return self.interrupted(Some(caller));
         };
-        self.found.truncate(call.found);
-        self.called(call.at..at + 1, caller);
+        self.open.pop();
+        self.found.truncate(found);
+        self.called(begin..at + 1, caller);
     }
 
     /// A run that was found before: control is again where it was.
