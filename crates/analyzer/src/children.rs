@@ -83,11 +83,11 @@ impl<K> Default for RunningSums<K> {
 
 /// Where in [`RunningSums`] a child stands, by a hash. It may be the place in another call's sums: the
 /// reader checks that the child is there.
-pub(crate) struct ChildPlaces([u32; Self::LEN]);
+pub(crate) struct ChildPlaces(Box<[u32; Self::LEN]>);
 
 impl Default for ChildPlaces {
     fn default() -> Self {
-        Self([0; Self::LEN])
+        Self(Box::new([0; Self::LEN]))
     }
 }
 

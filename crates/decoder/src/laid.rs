@@ -72,7 +72,15 @@ impl Laid {
     }
 
     /// Adds the output of a segment, of which the decoder gets the room back.
-    pub(crate) fn add(&mut self, next: StoredSegment, output: SegmentOutput, decoder: &dyn SegmentDecoder) {
+    pub(crate) fn add(
+        &mut self,
+        next: StoredSegment,
+        mut output: SegmentOutput,
+        decoder: &dyn SegmentDecoder,
+    ) {
+        let is_gap = |event: &TraceEvent| matches!(event, TraceEvent::Gap(_));
+        // While the events are in the processor's caches.
+        output.stretches.iter_mut().for_each(|stretch| stretch.has_gap = stretch.events.iter().any(is_gap));
         self.segment.iter_mut().for_each(|segment| segment.extend(&next));
         let all = &mut self.output;
         all.add_counts(&output);
@@ -87,6 +95,7 @@ impl Laid {
                 Some(known) => {
                     known.events.extend_from_slice(&events);
                     known.left_out += stretch.left_out;
+                    known.has_gap |= stretch.has_gap;
                 }
                 None => {
                     stretch.events = std::mem::take(&mut self.room);
@@ -168,8 +177,7 @@ fn packed_digests<G: Digester>(
     stretch: &Stretch,
     digester: Option<&G>,
 ) -> Vec<(DigestedRun<G::Digest>, Vec<u8>)> {
-    let is_gap = |event: &TraceEvent| matches!(event, TraceEvent::Gap(_));
-    let Some(digester) = digester.filter(|_| !stretch.events.iter().any(is_gap)) else { return Vec::new() };
+    let Some(digester) = digester.filter(|_| !stretch.has_gap) else { return Vec::new() };
     let runs = digester.digest(stretch.tid, stretch.space, &stretch.events).into_iter();
     let packed = |run: DigestedRun<G::Digest>| {
         let bytes =

@@ -24,6 +24,8 @@ pub struct Stretch {
     pub(crate) stored: Option<Box<StoredRun>>,
     /// No event, nor any bound of its time, is before the event's before it: there is nothing to set right.
     pub(crate) in_order: bool,
+    /// Something was lost in it; known once it is laid together with others for a store.
+    pub(crate) has_gap: bool,
     /// The number of transfers that the sink did not ask about.
     pub(crate) left_out: u64,
     /// What was executed in it, if the decode has counters.
@@ -57,6 +59,7 @@ impl Stretch {
             events: vec![],
             stored: None,
             in_order: false,
+            has_gap: false,
             left_out: 0,
             counted: None,
         }
