@@ -87,7 +87,8 @@ pub enum Command {
     Diff(Box<DiffArgs>),
     /// Repeat a run, and say how its figures spread over the runs
     Stat(Box<StatArgs>),
-    /// Run two commands in turns, and say by how much the second one is slower or faster
+    /// Run two commands in turns (-- './old 3' './new 3'), and say by how much the second one is slower or
+    /// faster
     Compare(Box<CompareArgs>),
     /// Say into which parts a recording is best divided, for machines that decode one each (report --part)
     Plan(PlanArgs),
@@ -355,7 +356,7 @@ pub struct DumpArgs {
     /// Packets of the AUX buffers: buffer, offset, packet
     #[arg(long)]
     pub packets: bool,
-    /// Control transfers and gaps: thread, time, kind, from -> to
+    /// Control transfers and gaps: thread, time, ~error, kind, from -> to
     #[arg(long)]
     pub branches: bool,
     /// The other records: mappings, names, births, deaths, context switches

@@ -79,10 +79,10 @@ pub struct AnnotateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DiffArgs {
-    /// The recording that the other one is compared with, rows of calls, or a directory of runs
+    /// What B is compared with: a recording, rows of calls, or a directory of runs
     #[arg(value_name = "A")]
     pub base: PathBuf,
-    /// The recording whose calls take longer, or less
+    /// The same, of calls that may take longer
     #[arg(value_name = "B", required_unless_present = "by")]
     pub these: Option<PathBuf>,
     /// With --by: further summaries

@@ -39,16 +39,16 @@ pub struct RecordArgs {
     #[arg(short = 'C', long = "cpu", value_name = "CPUS", conflicts_with = "per_thread")]
     #[arg(help_heading = RECORDING)]
     pub cpus: Option<CpuList>,
-    /// Child processes and theirs, too: those that there are, and those that come to be
+    /// Child processes and theirs, too: those that run already, and those that are started
     #[arg(long)]
     #[arg(help_heading = RECORDING)]
     pub follow: bool,
-    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that
-    /// is permitted)
+    /// Leave out why calls are off the CPU: what they wait for, and what wakes them (taken by eBPF, where
+    /// that is permitted)
     #[arg(long)]
     #[arg(help_heading = RECORDING)]
     pub no_sched: bool,
-    /// Of those who wake calls, record from where in their own code, too (by frame pointers)
+    /// Record from where in their own code threads wake calls, too (by frame pointers)
     #[arg(long, conflicts_with = "no_sched")]
     #[arg(help_heading = RECORDING)]
     pub waker_stacks: bool,

@@ -34,7 +34,7 @@ pub struct ShowArgs {
     /// Not deeper than N levels below the call
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
-    /// Only what took so long, at least
+    /// Only what took this long or longer
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pub min: u64,
     /// Lines of the text: where there are more calls, those that are alike are in one, and the heaviest are
@@ -142,10 +142,10 @@ pub struct GraphArgs {
     /// Which calls; without -f: all that was seen.
     #[command(flatten)]
     pub calls: CallsArgs,
-    /// Callers on top: below each function what it called (the default)
+    /// Callers on top: below each function its callees (the default)
     #[arg(long)]
     pub caller: bool,
-    /// Callees on top: below each function who called it
+    /// Callees on top: below each function its callers
     #[arg(long, conflicts_with = "caller")]
     pub callee: bool,
     /// Which time

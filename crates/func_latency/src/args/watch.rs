@@ -54,12 +54,12 @@ pub struct WatchArgs {
     #[arg(short = 't', long = "per_thread")]
     #[arg(help_heading = RECORDING)]
     pub per_thread: bool,
-    /// Leave out why calls are off the CPU: what they wait for, and who wakes them (taken by eBPF, where that
-    /// is permitted)
+    /// Leave out why calls are off the CPU: what they wait for, and what wakes them (taken by eBPF, where
+    /// that is permitted)
     #[arg(long)]
     #[arg(help_heading = RECORDING)]
     pub no_sched: bool,
-    /// Of those who wake calls, record from where in their own code, too (by frame pointers)
+    /// Record from where in their own code threads wake calls, too (by frame pointers)
     #[arg(long, conflicts_with = "no_sched")]
     #[arg(help_heading = RECORDING)]
     pub waker_stacks: bool,
@@ -150,11 +150,11 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "DIR")]
     #[arg(help_heading = CAPTURES)]
     pub captures: Option<PathBuf>,
-    /// A capture begins so long before the call
+    /// A capture begins this long before the call
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     #[arg(help_heading = CAPTURES)]
     pub before: DurationNs,
-    /// A capture ends so long after the call
+    /// A capture ends this long after the call
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     #[arg(help_heading = CAPTURES)]
     pub after: DurationNs,
@@ -167,7 +167,7 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     #[arg(help_heading = CAPTURES)]
     pub keep_bytes: ByteSize,
-    /// Capture no more than so many calls in such a time
+    /// Capture at most N calls in any TIME
     #[arg(long, value_name = "N/TIME", default_value = "1/10s")]
     #[arg(help_heading = CAPTURES)]
     pub max_captures: Rate,
