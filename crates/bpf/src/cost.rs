@@ -143,9 +143,14 @@ impl EndCosts {
         match ends {
             Ends::AtInstructions => self.at_instructions.of(points),
             Ends::ByReturnAddress => self.by_return_address.of(points),
-            Ends::AtEntry => {
+            Ends::AtEntry | Ends::AtStarts => {
                 let cost = self.at_instructions.of(points);
                 Cost { call_ns: cost.entry_ns, ..cost }
+            }
+            // A probe like the other one: neither is at a `ret`.
+            Ends::AtMarks => {
+                let cost = self.at_instructions.of(points);
+                Cost { call_ns: cost.entry_ns.saturating_mul(2), ..cost }
             }
         }
     }
@@ -255,6 +260,27 @@ mod tests {
             println!("{name}: bare probes add {bare} ns to a call, ours {ours} ns");
             assert!(2 * ours <= 3 * bare, "{name}: {ours} ns, and {bare} ns bare");
         }
+    }
+
+    /// Nothing of a region is at a `ret`; and period to period, one probe is all.
+    #[test]
+    fn a_region_costs_what_its_probes_do() {
+        let cost = Cost { call_ns: 21_000, entry_ns: 9_000, ..Cost::default() };
+        let both = Costs { emulated: cost, stepped: cost };
+        let costs = EndCosts { at_instructions: both, by_return_address: both };
+        let of = |ends| {
+            let points = ProbePoints {
+                points: vec![],
+                ends,
+                callees: vec![],
+                jumps_to: vec![],
+                first_part_len: 0,
+                entry_is_emulated: true,
+            };
+            costs.of(&points).call_ns
+        };
+        let kinds = [Ends::AtInstructions, Ends::AtMarks, Ends::AtStarts, Ends::AtEntry];
+        assert_eq!(kinds.map(of), [21_000, 18_000, 9_000, 9_000]);
     }
 
     /// Tests that probe our own functions: one at a time.

@@ -62,6 +62,10 @@ pub enum Ends {
     ByReturnAddress,
     /// They are not: a call is told when it is entered, and ends there.
     AtEntry,
+    /// Of a region: by a probe where it ends.
+    AtMarks,
+    /// Of a region that ends only where it begins again: by the probe there.
+    AtStarts,
 }
 
 /// Where and how a function is probed.
@@ -149,7 +153,7 @@ impl ProbePoints {
     /// [`CodeError`]: nothing may be probed.
     pub fn new(code: &FunctionCode<'_>, ends: Ends) -> Result<Self, CodeError> {
         match ends {
-            Ends::AtInstructions => Self::of(code).map(|(points, _)| points),
+            Ends::AtInstructions | Ends::AtMarks | Ends::AtStarts => Self::of(code).map(|(points, _)| points),
             Ends::ByReturnAddress => Self::entry_of(code, ends, Action::Entry as u8),
             // The programs do one after the other: they tell of a call that ends where it begins.
             Ends::AtEntry => Self::entry_of(code, ends, Action::Entry as u8 | Action::Return as u8),

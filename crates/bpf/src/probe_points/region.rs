@@ -45,9 +45,10 @@ impl ProbePoints {
             points.push(point);
         }
         points.sort_unstable_by_key(|point| point.offset);
+        let is_periodic = places.iter().all(|place| place.starts);
         Ok(Self {
             points,
-            ends: Ends::AtInstructions,
+            ends: if is_periodic { Ends::AtStarts } else { Ends::AtMarks },
             callees: Vec::new(),
             jumps_to: Vec::new(),
             first_part_len: 0,
@@ -88,6 +89,11 @@ mod tests {
     use super::*;
 
     fn points(places: &[(u64, bool, bool, Option<CallFrame>)]) -> Result<Vec<(u64, u64)>, CodeError> {
+        let probed = probed(places)?;
+        Ok(probed.points.into_iter().map(|point| (point.offset.0, point.cookie(3, false))).collect())
+    }
+
+    fn probed(places: &[(u64, bool, bool, Option<CallFrame>)]) -> Result<ProbePoints, CodeError> {
         // push %rbp; nop; mov $0, %eax; lock incl (%rdi); ret
         let bytes = [0x55, 0x90, 0xb8, 0, 0, 0, 0, 0xf0, 0xff, 0x07, 0xc3];
         let part = CodePart { start: Svma(0x1000), file_offset: FileOffset(0x400), bytes: &bytes };
@@ -99,8 +105,15 @@ mod tests {
             ends,
             frame,
         };
-        let points = ProbePoints::of_region(&places.iter().map(place).collect::<Vec<_>>())?.points;
-        Ok(points.into_iter().map(|point| (point.offset.0, point.cookie(3, false))).collect())
+        ProbePoints::of_region(&places.iter().map(place).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn from_period_to_period_nothing_else_ends_it() {
+        let frame = Some(CallFrame { by_rbp: false, offset: 8 });
+        let ends = |places: &[_]| probed(places).map(|points| points.ends);
+        assert_eq!(ends(&[(0x1001, true, true, frame)]), Ok(Ends::AtStarts));
+        assert_eq!(ends(&[(0x1001, true, true, frame), (0x1002, false, true, frame)]), Ok(Ends::AtMarks));
     }
 
     #[test]

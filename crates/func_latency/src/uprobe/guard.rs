@@ -51,9 +51,14 @@ impl Price {
         candidates.iter().map(|candidate| Self::at(costs.of(&candidate.probed.points))).collect()
     }
 
-    /// If the candidate's return addresses were rewritten.
+    /// If the candidate's return addresses were rewritten; of a region, which has none, as it is.
     pub(super) const fn rewritten(candidate: &Candidate, costs: &EndCosts) -> Self {
-        Self::at(costs.with_ends(&candidate.probed.points, Ends::ByReturnAddress))
+        let points = &candidate.probed.points;
+        let ends = match points.ends {
+            Ends::AtMarks | Ends::AtStarts => points.ends,
+            Ends::AtInstructions | Ends::ByReturnAddress | Ends::AtEntry => Ends::ByReturnAddress,
+        };
+        Self::at(costs.with_ends(points, ends))
     }
 
     const fn at(cost: Cost) -> Self {
