@@ -5,8 +5,6 @@ use crate::ids::Tid;
 use crate::probed::{OffCpuInterval, OffCpuSplit};
 use crate::sched::{Waiting, Waking};
 
-use super::ThreadLife;
-
 /// A thread off its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffCpu {
@@ -62,31 +60,25 @@ impl Reasons {
         let is_over = |at: Ns| at < end || Some(at) <= last.woken;
         self.wakers.drain(..self.wakers.partition_point(|(at, _)| is_over(*at)));
     }
-}
 
-impl ThreadLife {
-    /// The first wake-up of a thread that sleeps is the one: others find it awake.
-    pub(super) fn wake(&mut self, time: Ns, waking: Box<Waking>) {
-        if let Some(last) = self.off_cpu.last_mut()
-            && last.to.is_none()
-            && last.woken.is_none()
-            && !last.preempted
-        {
+    /// The thread, which was off its CPU last at `last`, is woken. The first wake-up of a thread that sleeps
+    /// is the one: others find it awake.
+    pub(super) fn wake(&mut self, last: &mut OffCpu, time: Ns, waking: Box<Waking>) {
+        if last.to.is_none() && last.woken.is_none() && !last.preempted {
             last.woken = Some(time);
-            self.reasons.wakers.push((time, waking));
+            self.wakers.push((time, waking));
         }
     }
 
-    /// Why it was off its CPU each time, in the order of `off_cpu`.
+    /// Why a thread was off its CPU each time, in the order of `off_cpu`.
     ///
     /// The scheduler's event of a switch comes a little before the record of it. The two may have been taken
     /// by different clocks, so that it may also seem to come a little after, while the thread is off its
     /// CPU: it cannot have left that then.
-    #[must_use]
-    pub fn why_off_cpu(&self, tid: Tid) -> Vec<OffCpuInterval> {
-        let mut waits = self.reasons.waits.iter().peekable();
-        let mut wakers = self.reasons.wakers.iter().peekable();
-        let intervals = self.off_cpu.iter().map(|off| {
+    pub(super) fn of_times(&self, tid: Tid, off_cpu: &[OffCpu]) -> Vec<OffCpuInterval> {
+        let mut waits = self.waits.iter().peekable();
+        let mut wakers = self.wakers.iter().peekable();
+        let intervals = off_cpu.iter().map(|off| {
             let mut waiting = None;
             while let Some((_, wait)) = waits.next_if(|(time, _)| *time < off.to.unwrap_or(Ns::MAX)) {
                 waiting = Some(wait);
