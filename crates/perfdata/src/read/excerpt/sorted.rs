@@ -140,6 +140,7 @@ impl AuxPayload {
 }
 
 impl Sorted {
+    /// Adds the next record of a file, which has a number.
     pub(super) fn add(&mut self, (source, file): (usize, &[u8]), listed: &Listed, excerpt: &Excerpt) {
         let Listed { record_type, size, time_at, event_id, ref record } = *listed;
         let item = Item { source, at: record.file_offset, size, time_at };
