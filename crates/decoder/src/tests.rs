@@ -6,6 +6,7 @@ mod events;
 mod owners;
 mod properties;
 mod trace;
+mod workers;
 
 /// A test for each file of `tests/cases`.
 macro_rules! cases {
