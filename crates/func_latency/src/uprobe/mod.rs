@@ -410,17 +410,25 @@ fn lives(target: &Target, proc: &Proc) -> bool {
     target.processes(proc).iter().any(|pid| proc.process_lives(*pid))
 }
 
+/// Above this many percent it does not matter how many: the program hardly ran.
+const NEARLY_ALL_PERCENT: f64 = 1_000.0;
+
 /// What was announced, and what it was.
 fn tell_cost(went: &Went, expected: &Expected) {
     let spent = went.spent;
     let rise = spent.rise_percent.map_or_else(String::new, |(rise, error)| {
         format!("; CPU time for each call is higher by {} % +- {}", percent(rise), percent(error))
     });
-    messages::note(format!(
-        "probes cost {} % more CPU time ({} % were expected){rise}",
-        percent(spent.percent),
-        percent(expected.percent())
-    ));
+    messages::note(format!("{}{rise}", cost_text(spent.percent, expected.announced_percent())));
+}
+
+fn cost_text(spent_percent: f64, announced_percent: Option<f64>) -> String {
+    let announced = announced_percent
+        .map_or_else(String::new, |announced| format!(" ({} % were expected)", percent(announced)));
+    match spent_percent > NEARLY_ALL_PERCENT {
+        true => format!("probes took nearly all of the CPU time{announced}"),
+        false => format!("probes cost {} % more CPU time{announced}", percent(spent_percent)),
+    }
 }
 
 fn tell(config: &RecordConfig, went: &Went, expected: &Expected) {
@@ -441,5 +449,17 @@ fn tell(config: &RecordConfig, went: &Went, expected: &Expected) {
             "{} were left out: of threads for which there was no room",
             counted(summary.no_room, "call")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_was_expected_where_no_call_was_counted() {
+        assert_eq!(cost_text(12.0, Some(10.0)), "probes cost 12.0 % more CPU time (10.0 % were expected)");
+        assert_eq!(cost_text(12.0, None), "probes cost 12.0 % more CPU time");
+        assert_eq!(cost_text(13_741.0, None), "probes took nearly all of the CPU time");
     }
 }

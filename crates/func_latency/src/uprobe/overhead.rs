@@ -232,6 +232,11 @@ impl Expected {
         100.0 * self.cost_ns.saturating_add(self.child_cost_ns) as f64 / self.own_ns as f64
     }
 
+    /// [`Self::percent`]; `None`: no call was counted, and nothing was expected.
+    pub(super) fn announced_percent(&self) -> Option<f64> {
+        (self.calls > 0).then(|| self.percent())
+    }
+
     /// In words.
     pub(super) fn text(&self) -> String {
         let a_second = |calls: u64| grouped((calls as f64 / self.time.as_secs_f64()).round() as u64);
