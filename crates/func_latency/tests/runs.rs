@@ -11,7 +11,9 @@ mod program;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use program::{check, ran};
+use program::check;
+#[cfg(feature = "bpf")]
+use program::ran;
 use serde_json::Value;
 
 /// A directory of its own for each test.
