@@ -64,6 +64,16 @@ fn text_folded_with_lines_without_loss_and_switches() {
     check_text("whole-srcline.txt", &whole_report(), true, false, 100);
 }
 
+/// Callers had more time than there was, and nothing said why.
+#[test]
+fn callers_say_that_nested_calls_count_twice() {
+    let text = text_of(&report());
+    let note = "  calls inside another one count here, too: totals, CPU % and shares have their time again\n";
+    assert!(text.contains(&format!("Callers of [row_search_mvcc]\n{note}")), "{text}");
+    // A table of all, and a section of each caller.
+    assert_eq!(text.matches(note).count(), 4, "{text}");
+}
+
 /// "exact, ns" stood over latencies smaller than their error bounds.
 #[test]
 fn no_latency_is_called_exact() {

@@ -9,7 +9,7 @@ use super::figures::Figures;
 use super::{children, counters, rule, uncertain};
 use crate::printable::printable;
 use crate::render::names::caller_name;
-use crate::render::table::{Align, Table, bar};
+use crate::render::table::{Align, Table, bar, write_sentence};
 use crate::render::units::{
     counted, duration, duration_within, grouped, mean_duration, mean_duration_within, percent, share,
 };
@@ -113,19 +113,30 @@ pub(super) fn write(
     }
     rule(out, '-', width)?;
     writeln!(out, "Callers of [{name}]")?;
+    let is_nested = function.nested_calls() > 0;
+    nested(out, is_nested, width)?;
     let listed = table(out, view, &groups, width)?;
     if groups.len() == 1 {
         return Ok(()); // it would only repeat the whole
     }
     let detailed = view.table_rows.details(DETAILED).min(listed);
     for group in groups.iter().take(detailed) {
-        section(out, view, group, name, width)?;
+        section(out, view, group, name, is_nested, width)?;
     }
     if let Some(rest) = groups.get(detailed..).filter(|rest| !rest.is_empty()) {
         let count = counted(rest.len() as u64, "more caller");
         writeln!(out, "\n  {count} without a section here; --all prints them")?;
     }
     Ok(())
+}
+
+/// Says that times count twice: which calls of a caller are inside of others is not known.
+fn nested(out: &mut dyn Write, is_nested: bool, width: usize) -> io::Result<()> {
+    if !is_nested {
+        return Ok(());
+    }
+    let sentence = "calls inside another one count here, too: totals, CPU % and shares have their time again";
+    write_sentence(out, sentence, (2, 4), width)
 }
 
 /// By function, or each site for itself; longest first.
@@ -186,6 +197,7 @@ fn section(
     view: &View<'_>,
     group: &CallerGroup<'_>,
     name: &str,
+    is_nested: bool,
     width: usize,
 ) -> io::Result<()> {
     rule(out, '=', width)?;
@@ -210,6 +222,7 @@ fn section(
     if let Some(cpu_percent) = group.cpu_percent() {
         writeln!(out, "  CPU percent: {} %", percent(cpu_percent))?;
     }
+    nested(out, is_nested, width)?;
     let rows: Vec<ChildRow> = group.sites.iter().flat_map(|s| &s.figures.children).copied().collect();
     if rows.is_empty() {
         return Ok(());
