@@ -305,6 +305,11 @@ fn a_difference_below_its_error_is_none() {
     diff::write_text(&mut text, &difference, 100).unwrap();
     diff::write_json(&mut json, &difference).unwrap();
     let text = String::from_utf8(text).unwrap();
+    // There were shares of it.
+    assert!(
+        text.lines().any(|line| line.starts_with("  [difference]  < 18") && line.ends_with(" -")),
+        "{text}"
+    );
     let line =
         "The difference of the means, < 18 ns, is within the errors of the times, so that it may be none:";
     assert!(text.contains(line) && !text.contains("Most of it"), "{text}");

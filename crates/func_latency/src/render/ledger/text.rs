@@ -93,12 +93,14 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         ("variance %", Align::Right),
         ("line", Align::Left),
     ]);
-    let whole = view.comparison.difference.ns;
+    let Difference { ns: whole, error_ns } = view.comparison.difference;
+    // Of a difference that may be none there are no shares.
+    let is_known = error_ns < whole.unsigned_abs();
     let share = |part: Difference| {
         let percent = 100.0 / whole as f64;
-        match whole {
-            0 => "-".to_owned(),
-            _ => signed_percent_within(part.ns as f64 * percent, part.error_ns as f64 * percent.abs()),
+        match is_known {
+            false => "-".to_owned(),
+            true => signed_percent_within(part.ns as f64 * percent, part.error_ns as f64 * percent.abs()),
         }
     };
     let listed = listed(&view.comparison.rows);
@@ -111,7 +113,7 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
             continue;
         }
         let dash = || "-".to_owned();
-        let runs_along = row.difference.ns.signum() == whole.signum();
+        let runs_along = is_known && row.difference.ns.signum() == whole.signum();
         let part = if runs_along { row.difference.ns.unsigned_abs() } else { 0 };
         table.row(vec![
             callee.name.clone(),
@@ -129,7 +131,8 @@ fn rows(out: &mut dyn Write, view: &LedgerView, width: usize) -> io::Result<()> 
         table.row(filled(vec![name, difference(of_others), share(of_others)]));
     }
     let name = "[difference]".to_owned();
-    table.row(filled(vec![name, difference(view.comparison.difference), "100.0".to_owned()]));
+    let all = if is_known { "100.0" } else { "-" };
+    table.row(filled(vec![name, difference(view.comparison.difference), all.to_owned()]));
     table.write(out, width)
 }
 
