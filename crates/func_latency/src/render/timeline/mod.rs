@@ -107,7 +107,7 @@ fn legend(
         )?;
     }
     writeln!(out, "  time 0 is {from_ns} ns of perf's clock;")?;
-    writeln!(out, "  --ti {from_ns},MIN,MAX shows the calls from MIN to MAX ns behind it")
+    writeln!(out, "  --ti {from_ns},MIN,MAX shows the calls from MIN to MAX ns after it")
 }
 
 /// The calls of one plot: those of a thread together, in the order of their start.
