@@ -9,6 +9,7 @@ use crate::args::{CallsArgs, Format, RecordArgs, RepeatArgs};
 use crate::exit::{Exit, failure};
 use crate::output::create_empty_directory;
 use crate::record_command::{RecordEnd, record_rows};
+use crate::record_config::{RecordConfig, Then};
 use crate::render::runs::FunctionRuns;
 use crate::{messages, runs_there};
 
@@ -73,6 +74,10 @@ pub(crate) enum Made {
 pub(crate) fn make(runners: &[Runner<'_>], repeat: RepeatArgs) -> Result<Made> {
     let scratch = tempfile::tempdir().context("cannot create a directory for rows")?;
     let runs = usize::from(repeat.runs);
+    // Before a run is announced.
+    for runner in runners {
+        RecordConfig::new(args_of_run(runner, &rows_of_run(runner.rows, 0, runs)), Then::Rows)?;
+    }
     for number in 0..usize::from(repeat.warmup) {
         for runner in in_turn(runners, number) {
             messages::note(format!("{}: a run that does not count", runner.name));
@@ -137,12 +142,16 @@ fn in_turn<'r, 'a>(runners: &'r [Runner<'a>], number: usize) -> Vec<&'r Runner<'
     turn
 }
 
-fn run(runner: &Runner<'_>, rows: &Path) -> Result<RecordEnd> {
+fn args_of_run(runner: &Runner<'_>, rows: &Path) -> RecordArgs {
     let mut args = runner.args.clone();
     args.query.rows = Some(rows.to_owned());
     args.query.format = Format::Text;
     args.save = None;
-    let recorded = record_rows(args)?;
+    args
+}
+
+fn run(runner: &Runner<'_>, rows: &Path) -> Result<RecordEnd> {
+    let recorded = record_rows(args_of_run(runner, rows))?;
     if recorded.exit == Exit::Done || recorded.is_interrupted {
         return Ok(recorded);
     }

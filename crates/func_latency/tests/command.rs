@@ -118,6 +118,13 @@ fn recording_needs_to_know_whom_and_what() {
     }
 }
 
+/// "run 1 of 10" stood before the error.
+#[test]
+fn runs_are_not_begun_where_nothing_is_named() {
+    let stderr = String::from_utf8(run(&["stat", "-f", "f"]).stderr).unwrap();
+    assert!(stderr.starts_with("func_latency: error: whom to trace?"), "{stderr}");
+}
+
 /// With `-d`, `-s`, `-t` and all that PT_PERF's users have in their scripts.
 #[test]
 fn without_a_trace_unit_nothing_is_recorded() {
