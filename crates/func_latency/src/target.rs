@@ -227,6 +227,7 @@ pub(crate) fn explain(image: &Image, config: &CallsConfig, error: &FindError) ->
             }
             (format!("{error}{missing}{stripped}.  Nearest:"), candidates)
         }
+        FindError::NoFunctionAt { .. } => (format!("{error}{}", missing_objects(image)), Vec::new()),
         FindError::Ambiguous { count, .. } => {
             let shown = candidates.len();
             let of = if shown < *count { format!(" ({shown} of them)") } else { String::new() };

@@ -135,6 +135,10 @@ fn a_function_that_is_not_there_or_never_called() {
     assert!(stderr.contains("no call of never") && stderr.contains("1 thread with"), "{stderr}");
     let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "5-6"], 1);
     assert!(stderr.contains("has 77"), "{stderr}");
+    for address in ["0x0", "program+0x9999999"] {
+        let (_, stderr) = check(&directory, &["report", "-f", address], 2);
+        assert_eq!(stderr, format!("func_latency: error: no function covers the address '{address}'\n"));
+    }
 }
 
 /// `-f '*'` printed a section for each of thousands of functions that nothing had called.

@@ -75,6 +75,12 @@ pub enum FindError {
         /// Functions with names near to it, the nearest first.
         candidates: Vec<FunctionMatch>,
     },
+    /// No function has code there.
+    #[error("no function covers the address '{text}'")]
+    NoFunctionAt {
+        /// The query.
+        text: String,
+    },
     /// Several are.
     #[error("'{text}' fits {count} functions")]
     Ambiguous {
@@ -107,7 +113,7 @@ impl FindError {
     pub fn candidates(&self) -> &[FunctionMatch] {
         match self {
             Self::Unknown { candidates, .. } | Self::Ambiguous { candidates, .. } => candidates,
-            Self::NoKernelCode { .. } | Self::NoObject { .. } => &[],
+            Self::NoFunctionAt { .. } | Self::NoKernelCode { .. } | Self::NoObject { .. } => &[],
         }
     }
 }
@@ -129,6 +135,7 @@ impl Image {
         };
         let text = query.text.clone();
         match found.len() {
+            0 if !matches!(parsed.what, What::Name(_)) => Err(FindError::NoFunctionAt { text }),
             0 => Err(FindError::Unknown { text, candidates: self.nearest(&parsed) }),
             1 => Ok(self.matches(found, by)),
             _ if by == MatchedBy::Glob => Ok(self.matches(found, by)),
