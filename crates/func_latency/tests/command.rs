@@ -108,6 +108,7 @@ fn wrong_usage_is_2() {
 fn recording_needs_to_know_whom_and_what() {
     check_failure(&[], 2, "-f FUNC");
     check_failure(&["-f", "f"], 2, "-p PID, -T TID, -C CPUS, or -- CMD");
+    check_failure(&["watch", "-f", "f"], 2, "whom to trace? -p PID, -T TID, or -- CMD\n"); // it has no -C
     check_failure(&["-f", "f", "-C", "0", "-i"], 2, "-p or -T");
     check_failure(&["-f", "f", "-p", "1", "-d", "0"], 2, "-d 0");
     check_failure(&["record", "-p", "1", "-m", "1T"], 2, "--aux_size");

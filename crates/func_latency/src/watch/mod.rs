@@ -100,6 +100,10 @@ pub(crate) fn run(args: WatchArgs) -> Result<Exit> {
         report.calls.input = input;
         return run_replay(report, interval, on_screen, openmetrics, capturing);
     }
+    let CallsArgs { pids, tids, .. } = &record_args.query.calls;
+    if pids.is_empty() && tids.is_empty() && record_args.program.is_empty() {
+        return Err(failure(Exit::Usage, "whom to trace? -p PID, -T TID, or -- CMD"));
+    }
     let mut record = RecordConfig::new(record_args, Then::Report)?;
     if !has_window {
         record.window = None;
