@@ -206,8 +206,9 @@ fn left_out(
         count => counted(count as u64, "more function"),
     };
     let own = rest().map(|row| row.own).fold(TimeSum::default(), TimeSum::plus);
-    let own = format!(", {} % of the time in themselves", own.percent(view.observed_ns()));
-    let own = if view.has_times() { own } else { String::new() };
+    let percent = own.percent(view.observed_ns());
+    let says_something = view.has_times() && percent != "< 100";
+    let own = if says_something { format!(", {percent} % of the time in themselves") } else { String::new() };
     writeln!(out, "  ... {functions}{own}; --all prints them")
 }
 
