@@ -107,7 +107,11 @@ fn branches(slow: &CallRow, typical: &CallRow, slow_trips: usize) -> Branches {
         BranchPath { entry: at(0x10), steps: [steps, vec![jump(0x2c, 0x90)]].concat(), is_cut: false }
     };
     let (of_slow, of_typical) = (path(slow_trips), path(2));
-    Branches::of(&[*slow, *typical], &[Some(&of_slow), Some(&of_typical)]).unwrap()
+    let mut branches = Branches::of(&[*slow, *typical], &[Some(&of_slow), Some(&of_typical)]).unwrap();
+    if slow_trips > 8 {
+        branches.loops = branches.loops.repeat(slow_trips); // more than are listed
+    }
+    branches
 }
 
 /// Explains the calls of so much and more, as text and as JSON; `trips`: of the example of each cluster.
@@ -168,6 +172,8 @@ fn the_same_path_that_only_takes_longer_is_called_that() {
     let slow: Vec<(u64, Made)> = [10, 50, 90, 130].map(|number| (number, own)).into();
     let (text, _) = explained(&calls(&slow), 3000, &[2]);
     check_golden("explain-only-slower.txt", text.as_bytes());
+    let (text, _) = explained(&calls(&slow), 3000, &[9]);
+    assert!(text.ends_with("\n  ... 1 more loop\n"), "{text}"); // not "and 1 loop"
 }
 
 /// It was said that a function "takes longer itself".

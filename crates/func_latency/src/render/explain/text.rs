@@ -155,9 +155,8 @@ fn cause(out: &mut dyn Write, title: &str, part: &ExplainedGroup, width: usize) 
 fn reach(part: &ExplainedGroup) -> String {
     let outlying = part.outlying;
     format!(
-        "{} above their callers' median, where {} spread like the other {} reach {}",
+        "{} above their callers' median; chance, by the spread of the other {} calls, explains up to {}",
         mean_duration(outlying.above_ns.max(0.0)),
-        if part.calls.len() == 1 { "a call" } else { "calls" },
         grouped(outlying.others),
         mean_duration(outlying.reach_ns)
     )
@@ -208,7 +207,7 @@ fn parting(
     }
     table.write(out, width)?;
     match loops.len().checked_sub(LOOPS) {
-        Some(more) if more > 0 => writeln!(out, "  ... and {}", counted(more as u64, "loop")),
+        Some(more) if more > 0 => writeln!(out, "  ... {}", counted(more as u64, "more loop")),
         _ => Ok(()),
     }
 }
