@@ -1,5 +1,6 @@
 //! What the commands that follow calls share: a recording with its code, the request, and the decoding.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use analyzer::{
@@ -233,14 +234,18 @@ impl<'a> Opened<'a> {
             return Ok(Vec::new());
         }
         let known = threads::known(recording, schedule);
-        let of_process = |tid: &Tid| {
-            config.pids.is_empty()
-                || config.pids.contains(&schedule.thread(*tid).map_or(Pid(tid.0), |life| life.pid))
-        };
+        let process = |tid: &Tid| schedule.thread(*tid).map_or(Pid(tid.0), |life| life.pid);
+        let of_process = |tid: &Tid| config.pids.is_empty() || config.pids.contains(&process(tid));
         let chosen: Vec<Tid> =
             known.iter().copied().filter(|tid| config.tids.contains(*tid) && of_process(tid)).collect();
         if chosen.is_empty() {
-            return Err(threads::none_of("-p or -T", &known));
+            if config.tids == TidSet::default() {
+                let processes = BTreeSet::from_iter(known.iter().map(|tid| Tid(process(tid).0)));
+                let processes = Vec::from_iter(processes);
+                return Err(threads::none_of("-p: no such process", &processes));
+            }
+            let options = if config.pids.is_empty() { "-T" } else { "-p and -T" };
+            return Err(threads::none_of(&format!("{options}: no such thread"), &known));
         }
         threads::warn_of_missing(&config.tids, &known);
         Ok(chosen)

@@ -25,16 +25,15 @@ pub(crate) fn known(recording: &Recording<'_>, schedule: &Schedule) -> Vec<Tid> 
 /// None is.
 pub(crate) fn check(asked: &TidSet, known: &[Tid]) -> Result<()> {
     if !known.iter().any(|tid| asked.contains(*tid)) {
-        return Err(none_of("-T", known));
+        return Err(none_of("-T: no such thread", known));
     }
     warn_of_missing(asked, known);
     Ok(())
 }
 
-/// The error that none of those is known that `options` ask for.
-pub(crate) fn none_of(options: &str, known: &[Tid]) -> anyhow::Error {
-    let message = format!("{options}: no such thread in the recording, which has {}", list(known));
-    failure(Exit::Nothing, message)
+/// The error that what an option names is not among the known threads or processes: `-T: no such thread`.
+pub(crate) fn none_of(what: &str, known: &[Tid]) -> anyhow::Error {
+    failure(Exit::Usage, format!("{what} in the recording, which has {}", list(known)))
 }
 
 /// Warns of ranges of `-T` in which no thread is known.

@@ -133,7 +133,7 @@ fn a_function_that_is_not_there_or_never_called() {
     let (stdout, stderr) = check(&directory, &["report", "-f", "never"], 1);
     assert!(stdout.contains("no call of any kind was seen"), "{stdout}");
     assert!(stderr.contains("no call of never") && stderr.contains("1 thread with"), "{stderr}");
-    let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "5-6"], 1);
+    let (_, stderr) = check(&directory, &["report", "-f", "f", "-T", "5-6"], 2);
     assert!(stderr.contains("has 77"), "{stderr}");
     for address in ["0x0", "program+0x9999999"] {
         let (_, stderr) = check(&directory, &["report", "-f", address], 2);
@@ -163,7 +163,7 @@ fn a_thread_that_is_not_there_is_named() {
     assert!(stderr.contains("-T 999: no such thread in the recording, which has 77"), "{stderr}");
     // Dumps were empty.
     for what in ["--packets", "--branches", "--sideband"] {
-        let (stdout, stderr) = check(&directory, &["dump", what, "-T", "5-6,999"], 1);
+        let (stdout, stderr) = check(&directory, &["dump", what, "-T", "5-6,999"], 2);
         assert_eq!(stdout, "", "{what}");
         assert!(stderr.contains("-T: no such thread in the recording, which has 77\n"), "{what}: {stderr}");
         let (stdout, stderr) = check(&directory, &["dump", what, "-T", "77,999"], 0);

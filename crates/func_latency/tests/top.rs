@@ -59,6 +59,12 @@ fn errors_name_the_place_and_what_to_do() {
         assert!(error.contains(says), "{words:?}: {error}");
     }
     write(directory.path(), &BUILD_ID);
-    let (_, error) = check(directory.path(), &["top", "-i", "perf.data", "-T", "5"], 1);
-    assert_eq!(error, "func_latency: error: -p or -T: no such thread in the recording, which has 77\n");
+    for (words, says) in [
+        (&["-T", "5"][..], "-T: no such thread in the recording, which has 77"),
+        (&["-p", "5"], "-p: no such process in the recording, which has 77"),
+        (&["-p", "77", "-T", "5"], "-p and -T: no such thread in the recording, which has 77"),
+    ] {
+        let (_, error) = check(directory.path(), &[&["top", "-i", "perf.data"], words].concat(), 2);
+        assert_eq!(error, format!("func_latency: error: {says}\n"));
+    }
 }
