@@ -54,7 +54,7 @@ impl ShowConfig {
             limits: TreeLimits {
                 depth: args.depth.unwrap_or(usize::MAX),
                 min_ns: args.min,
-                lines: (!args.all).then_some(args.top.get() as usize),
+                lines: (!args.all).then_some(args.top as usize),
             },
             srcline: args.srcline,
             format: args.format,

@@ -101,6 +101,17 @@ fn wrong_usage_is_2() {
     check_failure(&["report", "x.data", "-f", "f", "--ti", "1,2"], 2, "start,min,max");
     check_failure(&["report", "x.data", "-f", "f", "-w", "0"], 2, "-w");
     check_failure(&["dump", "x.data"], 2, "--packets");
+    for command in ["report", "show", "top"] {
+        check_failure(&[command, "-i", "x.data", "--top", "0"], 2, "0 is not in 1..");
+    }
+    check_failure(
+        &["export", "x.data", "--format", "perfetto", "-o", "o", "--top", "0"],
+        2,
+        "0 is not in 1..",
+    );
+    // It blamed --counters, which nothing had named.
+    let part = ["report", "x.data", "-f", "f", "--part", "1/2", "--part-out", "o", "--by", "ipc"];
+    check_failure(&part, 2, "error: --by is of a whole recording");
     check_failure(&["-f", "f", "-p", "1", "--history", "0"], 2, "0 is not in 1..=2");
 }
 
@@ -174,6 +185,7 @@ fn bad_input_is_4_and_named() {
     check_failure(&["dump", &empty, "--packets"], 4, "empty.data is empty");
     let wrong = file(&directory, "wrong.data", b"\x7fELF and no recording at all");
     check_failure(&["report", "-i", &wrong, "-f", "f"], 4, "not a perf.data file");
+    check_failure(&["merge", &wrong], 4, "is no summary (report --summary) and no part (report --part): ");
     let cut = file(&directory, "cut.data", b"PERFILE2\x68\0\0\0\0\0\0\0\x88");
     check_failure(&["dump", &cut, "--sideband"], 4, "cut.data");
 }
@@ -209,7 +221,7 @@ fn an_unknown_decoder_is_wrong_usage() {
 fn rows_of_tables_are_numbers_and_shares() {
     let report = ["report", REAL_RECORDING, "-f", "main"];
     let cases: [(&[&str], &str); 4] = [
-        (&["--top", "0"], "number would be zero for non-zero type"),
+        (&["--top", "0"], "0 is not in 1.."),
         (&["--top", "few"], "invalid digit found in string"),
         (&["--min-share", "101"], "`101` is not between 0 and 100 percent (example: 1.5)"),
         (&["--all", "--top", "3"], "the argument '--all' cannot be used with '--top <N>'"),

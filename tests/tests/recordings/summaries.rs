@@ -400,7 +400,7 @@ fn what_does_not_add_up_is_refused() {
     refused(&["merge"], &[&all, &all], 2, "is in another summary, too: name it once");
     refused(&["merge"], &[&all, &some], 2, "make both with the same -a, --li and --ti");
     refused(&["merge", "-f", "no_such"], &[&all], 2, "no summary has 'no_such': they have round_fn");
-    refused(&["merge"], &[&of("junk")], 4, "no summary as `report --summary` writes it");
+    refused(&["merge"], &[&of("junk")], 4, "is no summary (report --summary) and no part");
     refused(&["merge"], &[&of("later")], 4, "has schema 'func_latency.summary/99'");
     refused(&["merge"], &[&of("no-such")], 4, "cannot read ");
     refused(&["merge"], &[directory.path()], 4, "cannot read ");

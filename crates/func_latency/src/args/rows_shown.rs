@@ -1,7 +1,5 @@
 //! Options that say which rows of a table are printed.
 
-use std::num::NonZeroU32;
-
 use clap::Args;
 
 use super::headings::REPORT;
@@ -12,8 +10,8 @@ use crate::render::row_limit::RowLimit;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct RowsArgs {
     /// Rows of each table of the text, longest first; JSON has all [default: 20]
-    #[arg(long, value_name = "N", help_heading = REPORT)]
-    pub top: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = REPORT)]
+    pub top: Option<u32>,
     /// Leave out rows of the text's tables that have less than this share of the table's time
     #[arg(long, value_name = "PCT", help_heading = REPORT)]
     pub min_share: Option<Percent>,
@@ -33,7 +31,7 @@ impl RowsArgs {
         // Who names a share wants all rows that have it.
         let by_default = if self.min_share.is_some() { None } else { default.top };
         RowLimit {
-            top: self.top.map(|top| top.get() as usize).or(by_default),
+            top: self.top.map(|top| top as usize).or(by_default),
             min_share_percent: self.min_share.map_or(default.min_share_percent, |share| share.0),
         }
     }

@@ -1,6 +1,5 @@
 //! Commands that look inside of calls: `show`, `export`, `graph`.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -39,8 +38,8 @@ pub struct ShowArgs {
     pub min: u64,
     /// Lines of the text: where there are more calls, those that are alike are in one, and the heaviest are
     /// printed; JSON has every call
-    #[arg(long, value_name = "N", default_value = "100")]
-    pub top: NonZeroU32,
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
     /// A line for every call
     #[arg(long, conflicts_with = "top")]
     pub all: bool,
@@ -88,8 +87,8 @@ pub struct ExportArgs {
 pub struct BoundArgs {
     /// Calls that firefox and perfetto have, at most: the longest, from the power of two of ns on that fits.
     /// How many others there are stands in the file and on stderr [default: 250,000]
-    #[arg(long, value_name = "N", help_heading = TIMELINES)]
-    pub top: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = TIMELINES)]
+    pub top: Option<u32>,
     /// Calls that firefox and perfetto have: those that took this time, whatever their number
     #[arg(long, value_name = "NS", conflicts_with = "top", help_heading = TIMELINES)]
     pub min: Option<u64>,
@@ -105,7 +104,7 @@ impl BoundArgs {
         let Self { top, min, all } = *self;
         match min.or(all.then_some(0)) {
             Some(min_ns) => Bound::AtLeast(min_ns),
-            None => top.map_or(Bound::USUAL, |top| Bound::Longest(top.get().into())),
+            None => top.map_or(Bound::USUAL, |top| Bound::Longest(top.into())),
         }
     }
 }

@@ -54,7 +54,8 @@ fn check(query: &QueryArgs) -> Result<()> {
         ("-l", query.timeline),
         ("--explain", query.explain),
         ("--check", query.check),
-        ("--counters", query.counters.is_asked()),
+        ("--counters", query.counters.counters),
+        ("--by", query.counters.metric().is_some()),
         ("--max-loss", query.max_loss.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {

@@ -121,7 +121,8 @@ impl SummaryFile {
                 MEMORY_MAX >> 30
             ));
         }
-        let no_summary = |error| format!("no summary as `report --summary` writes it: {error}");
+        let no_summary =
+            |error| format!("is no summary (report --summary) and no part (report --part): {error}");
         let Version { schema } = serde_json::from_slice(bytes).map_err(no_summary)?;
         if schema != SCHEMA {
             return Err(format!("has schema '{schema}', and {SCHEMA} is read here: write it again"));
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_no_summary_says_so() {
         let error = |text: &str| SummaryFile::parse(text.as_bytes()).map(drop).unwrap_err();
-        let no_summary = "no summary as `report --summary` writes it: ";
+        let no_summary = "is no summary (report --summary) and no part (report --part): ";
         for junk in ["", "junk", "[]", "{}", "\u{0}", "{\"schema\":7}"] {
             assert!(error(junk).starts_with(no_summary), "{junk}: {}", error(junk));
         }
@@ -288,7 +289,7 @@ mod tests {
         let expect = "its 4194305 values would take 2 GB of memory, and a summary may take 2: ";
         assert!(refused.starts_with(expect), "{refused}");
         assert!(refused.contains("-f") && refused.contains("fewer recordings"), "{refused}");
-        assert!(many("1234567,").starts_with("no summary as"));
+        assert!(many("1234567,").starts_with("is no summary"));
         // A million different latencies on each of 25 hosts.
         let pair = "[1234567,1],";
         assert!(25_000_000 * memory_of(pair.as_bytes()) < MEMORY_MAX);
