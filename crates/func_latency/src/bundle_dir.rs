@@ -22,6 +22,7 @@ use crate::args::{CallsArgs, Command, InputArgs, ReportArgs};
 use crate::exit::{Exit, failure};
 use crate::filter::CallNumber;
 use crate::output::{cannot_write, directory};
+use crate::recording;
 
 /// The recording in it.
 pub(crate) const RECORDING: &str = "perf.data";
@@ -158,10 +159,12 @@ pub(crate) fn resolve(command: &mut Command) -> Result<()> {
         Command::Export(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Graph(args) => _ = open(file_of(&mut args.input), &mut args.calls)?,
         Command::Show(args) => {
+            check_there(args.input.as_deref(), &args.calls)?;
             let call = open(args.input.as_mut(), &mut args.calls)?;
             args.id = args.id.or(call);
         }
         Command::Explain(args) => {
+            check_there(args.input.as_deref(), &args.calls)?;
             let call = open(args.input.as_mut(), &mut args.calls)?;
             let is_chosen = args.slow.is_some() || args.calls.li.is_some();
             args.id = args.id.or(call.filter(|_| !is_chosen));
@@ -181,6 +184,14 @@ pub(crate) fn resolve_report(args: &mut ReportArgs) -> Result<()> {
 
 fn file_of(input: &mut InputArgs) -> Option<&mut PathBuf> {
     input.file.as_mut().or(input.input.as_mut())
+}
+
+/// Refuses an input that is not there where it may be to name the function.
+fn check_there(input: Option<&Path>, calls: &CallsArgs) -> Result<()> {
+    match input.filter(|input| calls.names_nothing() && !input.exists()) {
+        Some(input) => recording::open(input).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Exchanges a bundle's directory for the recording and the objects in it. Returns the call that it is about,

@@ -178,6 +178,9 @@ fn bad_input_is_4_and_named() {
     let directory = scratch("bad-input");
     let missing = directory.join("missing.data").into_os_string().into_string().unwrap();
     check_failure(&["report", &missing, "-f", "f"], 4, "missing.data");
+    // They asked for a function, which a capture's directory would have named.
+    check_failure(&["show", "-i", &missing], 4, "cannot open");
+    check_failure(&["explain", "-i", &missing], 4, "cannot open");
     let history = directory.to_str().unwrap();
     check_failure(&["-f", "f", "-t", "-s", "--history=2", "-D", history], 4, "perf.data");
     check_failure(&["report", history, "-f", "f"], 4, "is a directory");
