@@ -1,5 +1,6 @@
 //! Runs that were made before: recordings, files of rows, and directories of these.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ fn is_recording(path: &Path) -> bool {
 pub(crate) fn read(paths: &[PathBuf], calls: &CallsArgs, command: &str) -> Result<Vec<FunctionRuns>> {
     let mut found: Vec<FunctionRuns> = Vec::new();
     let files = files(paths)?;
+    each_once(&files)?;
     for path in &files {
         let of_file = if is_rows_file(path) {
             row_calls::read(&rows_of(path)?)?
@@ -75,6 +77,18 @@ pub(crate) fn read(paths: &[PathBuf], calls: &CallsArgs, command: &str) -> Resul
             rest.iter().for_each(|missing| messages::note(format!("{}; it is left out", of(missing))));
             Ok(whole)
         }
+    }
+}
+
+/// A run that counted twice would narrow the intervals.
+fn each_once(files: &[PathBuf]) -> Result<()> {
+    let mut known = BTreeSet::new();
+    let same = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    match files.iter().find(|path| !known.insert(same(path))) {
+        Some(path) => {
+            Err(failure(Exit::Usage, format!("{} is given twice, and a run counts once", path.display())))
+        }
+        None => Ok(()),
     }
 }
 

@@ -706,6 +706,14 @@ fn recordings_are_runs_of_a_region() {
     assert!(text.contains("[a]"), "{text}");
 }
 
+/// It counted as two runs.
+#[test]
+fn a_recording_that_is_given_twice_is_no_second_run() {
+    let directory = recorded("stat-twice");
+    let (_, stderr) = check(&directory, &["stat", "perf.data", "./perf.data", "-f", "f"], 2);
+    assert!(stderr.contains("./perf.data is given twice, and a run counts once"), "{stderr}");
+}
+
 /// All had said `func_latency/1`, which none was.
 #[test]
 fn help_names_the_schema_that_is_written() {
