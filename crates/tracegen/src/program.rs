@@ -50,8 +50,14 @@ impl Program {
             by_start.entry(block.start).or_insert(id as u32);
         }
         check_threads(dir, &log.threads, blocks.len())?;
+        // After a call that never returns another function may stand.
+        let returns = |block: &Block| {
+            let next = by_start.get(&block.end).and_then(|&id| blocks.get(id as usize));
+            next.is_none_or(|next: &Block| next.first_function == block.last_function)
+        };
         let is_call = |block: &&Block| {
-            matches!(block.terminator, Terminator::Call | Terminator::IndirectCall | Terminator::Syscall)
+            use Terminator::{Call, IndirectCall, Syscall};
+            matches!(block.terminator, Call | IndirectCall | Syscall) && returns(block)
         };
         let after_calls = blocks.iter().filter(is_call).map(|block| block.end).collect();
         Ok(Self { pid: Pid(log.pid), maps, blocks, threads: log.threads, by_start, after_calls })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::Report;
 use decoder::DecodeOptions;
-use model::{EventSink, FunctionLookup, Pid, SpaceId, Tid, TraceEvent};
+use model::{EventSink, FunctionLookup, Ns, Pid, SpaceId, Tid, TraceEvent};
 use tracegen::truth::File;
 use tracegen::truth::calls::Oracle;
 use tracegen::truth::verify::EventVerifier;
@@ -155,7 +155,8 @@ fn transfers(opened: &Opened<'_>, truth: &File) -> String {
     let all = DecodeOptions { workers: 1, all_branches: true, ..DecodeOptions::default() };
     for (what, options, image) in [("transfers", small, Some(&opened.image)), ("all branches", all, None)] {
         let functions = image.map(|image| image as &dyn FunctionLookup);
-        let mut verifier = EventVerifier::new(truth, functions, opened.kernel);
+        let recorded_until = opened.recording.time_span.map_or(Ns::MAX, |(_, last)| last);
+        let mut verifier = EventVerifier::new(truth, functions, opened.kernel).recorded_until(recorded_until);
         opened.decode(&options, &mut verifier);
         let verdict = verifier.finish();
         if !(verdict.agrees() && verdict.times_agree() && verdict.in_holes() == 0) {

@@ -10,7 +10,7 @@ use model::{
 };
 
 use super::counters::{CounterCheck, CounterVerdict};
-use super::expected::{Expected, Item, KernelText, Shown};
+use super::expected::{Expected, Item, KernelText, Loss, Shown};
 use super::histogram::Histogram;
 use crate::truth::File;
 
@@ -27,6 +27,8 @@ pub struct EventVerifier<'a> {
     kernel: KernelText,
     threads: BTreeMap<Tid, ThreadEvents<'a>>,
     wants_counters: bool,
+    /// The recording's last record.
+    recorded_until: Ns,
     verdict: Verdict,
 }
 
@@ -177,7 +179,15 @@ impl<'a> EventVerifier<'a> {
                 (t.tid, thread)
             })
             .collect();
-        Self { truth, functions, kernel, threads, wants_counters: false, verdict: Verdict::default() }
+        let (recorded_until, verdict) = (Ns::MAX, Verdict::default());
+        Self { truth, functions, kernel, threads, wants_counters: false, recorded_until, verdict }
+    }
+
+    /// The recording's last record is of this time: a loss of another thread on the CPU to which a thread
+    /// comes then is no gap of its own, as that would have no length.
+    #[must_use]
+    pub fn recorded_until(self, recorded_until: Ns) -> Self {
+        Self { recorded_until, ..self }
     }
 
     /// Holds the counters at the events against the truth, too.
@@ -191,6 +201,10 @@ impl<'a> EventVerifier<'a> {
     pub fn finish(self) -> Verdict {
         let mut verdict = self.verdict;
         for (_, mut thread) in self.threads {
+            let has_no_length = |item: &Item| {
+                item.what == Expected::Gap(Loss::OfBefore) && self.truth.ns(item.tsc) >= self.recorded_until
+            };
+            thread.expected.next_if(has_no_length);
             let first = thread.expected.peek().copied();
             let left_over = thread.expected.by_ref().count() as u64;
             thread.verdict.left_over = left_over;

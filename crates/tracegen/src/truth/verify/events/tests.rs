@@ -170,6 +170,16 @@ fn who_comes_to_a_cpu_whose_packets_are_lost_has_a_gap_without_an_event_in_it() 
 }
 
 #[test]
+fn a_loss_on_the_cpu_to_which_a_thread_comes_last_of_all_is_no_gap() {
+    let truth =
+        truth(&[(Kind::SwitchIn, Flags::LOST, 100, 0, 0), (Kind::Call, Flags::LOST, 110, 0x104, 0x200)]);
+    let agrees = |until: u64| {
+        EventVerifier::new(&truth, None, KernelText::There).recorded_until(Ns(until)).finish().agrees()
+    };
+    assert_eq!([100, 101].map(agrees), [true, false]);
+}
+
+#[test]
 fn a_loss_that_goes_on_when_the_thread_is_back_is_not_its_next_loss() {
     let lines = [
         (Kind::Truncated, Flags::NONE, 100, 0x100, 0),
