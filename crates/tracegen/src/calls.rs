@@ -7,8 +7,11 @@ use model::Avma;
 use crate::block::{Block, Terminator};
 use crate::sigreturn::{Came, Onward};
 
-/// Older calls than so many are forgotten: those of frames that were unwound stay.
+/// Of more calls the older half is forgotten: those that were unwound are never taken off.
 const MOST: usize = 1 << 16;
+
+/// The innermost calls, among which the one is searched that an unexpected return ends.
+const NEAR: usize = 64;
 
 /// A handler of a signal returns to no call.
 const HANDLER: Avma = Avma(0);
@@ -20,6 +23,7 @@ pub(crate) struct OpenCalls {
     open: Vec<Avma>,
     /// The first of them with nothing but calls and their returns since: frames below may have been unwound.
     certain_from: usize,
+    /// The last block.
     last: Option<Block>,
     /// Where the last block returned to, if it did and that is certain.
     returned_to: Option<Avma>,
@@ -61,7 +65,7 @@ impl OpenCalls {
     /// Control went there by no return that was expected: an older call may return there, and all others may
     /// have ended.
     fn went_to(&mut self, place: Avma) {
-        let near = self.open.len().saturating_sub(64);
+        let near = self.open.len().saturating_sub(NEAR);
         if let Some(call) = self.open[near..].iter().rposition(|to| *to == place) {
             self.open.truncate(near + call);
         }

@@ -70,7 +70,7 @@ pub(crate) enum Step {
     Sigreturn(Avma),
 }
 
-/// Where the `rt_sigreturn` of the handler leads in which the steps begin, and that has come at `own`.
+/// Where the handler in which the steps begin returns to with its `rt_sigreturn`; `own`: where it came.
 ///
 /// Handlers within that never return (`siglongjmp`) hide which one is its own:
 ///
