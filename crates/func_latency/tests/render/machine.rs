@@ -31,7 +31,6 @@ fn check_json(name: &str, report: &Report) {
     let problems = &["/usr/lib/libz.so.1 is missing".to_owned()];
     let json_view = View {
         names: &FakeNames { lines: true },
-        aux_bytes: 52_100_000,
         inlined: &[Some(17)],
         problems,
         srcline: true,

@@ -347,7 +347,7 @@ pub(crate) fn view(report: &Report) -> View<'_> {
         report,
         names: &FakeNames { lines: false },
         input: "perf.data",
-        aux_bytes: 0,
+        aux_bytes: 52_100_000,
         decoder: "func_latency",
         inlined: &[],
         only: &[],

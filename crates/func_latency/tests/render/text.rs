@@ -19,7 +19,6 @@ fn check_text(name: &str, report: &Report, srcline: bool, unfold: bool, width: u
     let view = View {
         sched_apart_ns: Some(321),
         names: &FakeNames { lines: srcline },
-        aux_bytes: 52_100_000,
         inlined: &[Some(17), Some(0)],
         only: if unfold { &only } else { &[] },
         problems: if report.loss.coverage < 1.0 { &problems } else { &[] },
@@ -47,6 +46,18 @@ fn text_unfolded_with_lines() {
 #[test]
 fn text_unfolded() {
     check_text("unfolded.txt", &report(), false, true, 100);
+}
+
+/// It said "0 B of trace" where probes had seen no call.
+#[test]
+fn probes_see_calls_and_no_trace() {
+    let mut none = report();
+    none.trace.events = 0;
+    let mut out = vec![];
+    text::write(&mut out, &View { decoder: "uprobe", aux_bytes: 0, ..view(&none) }, 120).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("perf.data: 1.00 s of 2 threads, 0 calls\n"), "{text}");
+    assert!(text_of(&none).starts_with("perf.data: 1.00 s of 2 threads, 52.1 MB of trace\n"));
 }
 
 /// It said "0 ns +- 0" of each call.

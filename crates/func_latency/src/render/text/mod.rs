@@ -26,10 +26,9 @@ use super::units::{counted, duration, size};
 pub fn write(out: &mut dyn Write, view: &View<'_>, width: usize) -> io::Result<()> {
     let width = width.clamp(80, 200);
     let trace = &view.report.trace;
-    // Calls without a trace are those of probes.
-    let seen = match view.aux_bytes {
-        0 if trace.events > 0 => counted(trace.events, "call"),
-        bytes => format!("{} of trace", size(bytes)),
+    let seen = match view.is_probed() {
+        true => counted(trace.events, "call"),
+        false => format!("{} of trace", size(view.aux_bytes)),
     };
     let (span, threads) = (duration(trace.span_ns), counted(trace.threads, "thread"));
     writeln!(out, "{}: {span} of {threads}, {seen}", view.input)?;
