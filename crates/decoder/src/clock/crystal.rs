@@ -173,36 +173,33 @@ fn samples_of_psbs(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
 
 /// What the PSB+ at the start says, if it is whole.
 fn sample(pieces: &[AuxPiece<'_>]) -> Option<Sample> {
-    let mut tsc = None;
-    for (_, packet) in reader::packets(pieces).take(PSB_PLUS_PACKETS) {
-        match packet.ok()? {
-            Packet::Tsc(ticks) => tsc = Some(ticks),
-            Packet::Tma { ctc, fast } => {
-                return Some(Sample { tsc: tsc?.checked_sub(u64::from(fast))?, counter: ctc });
-            }
-            Packet::PsbEnd | Packet::Ovf => return None,
-            _ => (),
-        }
-    }
-    None
+    let packets = reader::packets(pieces).take(PSB_PLUS_PACKETS).map_while(|(_, packet)| packet.ok());
+    let psb_plus = packets.take_while(|packet| !matches!(packet, Packet::PsbEnd | Packet::Ovf));
+    pairs(psb_plus).next().flatten()
 }
 
 /// All pairs of TSC and TMA at the start of a stream.
 fn first_samples(pieces: &[AuxPiece<'_>]) -> Vec<Sample> {
     let Some(first) = pieces.first() else { return vec![] };
+    let start = clip(pieces, first.offset, first.offset.plus(SAMPLE_BYTES));
+    let packets = reader::packets(&start).filter_map(|(_, packet)| packet.ok());
+    pairs(packets).flatten().take(SAMPLES).collect()
+}
+
+/// What each TMA says with the TSC before it; `None`: it has none.
+fn pairs(packets: impl Iterator<Item = Packet>) -> impl Iterator<Item = Option<Sample>> {
     let mut tsc = None;
-    let pair = |(_, packet)| match packet {
-        Ok(Packet::Tsc(ticks)) => {
+    packets.filter_map(move |packet| match packet {
+        Packet::Tsc(ticks) => {
             tsc = Some(ticks);
             None
         }
-        Ok(Packet::Tma { ctc, fast }) => {
-            Some(Sample { tsc: tsc.take()?.checked_sub(u64::from(fast))?, counter: ctc })
+        Packet::Tma { ctc, fast } => {
+            let tick = tsc.take().and_then(|ticks: u64| ticks.checked_sub(fast.into()));
+            Some(tick.map(|tsc| Sample { tsc, counter: ctc }))
         }
         _ => None,
-    };
-    let start = clip(pieces, first.offset, first.offset.plus(SAMPLE_BYTES));
-    reader::packets(&start).filter_map(pair).take(SAMPLES).collect()
+    })
 }
 
 /// Follows the crystal's counter.
