@@ -82,7 +82,7 @@ pub struct DiffArgs {
     /// What B is compared with: a recording, rows of calls, or a directory of runs
     #[arg(value_name = "A")]
     pub base: PathBuf,
-    /// The same, of calls that may take longer
+    /// What is compared with A: a recording, rows or runs with calls that may take longer
     #[arg(value_name = "B", required_unless_present = "by")]
     pub these: Option<PathBuf>,
     /// With --by: further summaries
