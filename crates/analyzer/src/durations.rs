@@ -4,7 +4,14 @@
 //! seconds at least, and a billion calls of the same few take no more than these. Where there are more
 //! different ones, all are rounded down to 11 bits, by less than 1/1024; which set is rounded, and to what,
 //! follows from its durations alone, in whatever order and parts they come.
+//!
+//! ```text
+//!   add --> recent: a hash of the last ones --(it is full)--> packed: sorted, 3 to 8 bytes a duration
+//! ```
 
+mod packed;
+
+use std::borrow::Cow;
 use std::fmt::Formatter;
 
 use rustc_hash::FxHashMap;
@@ -14,6 +21,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::sorted_pairs;
+use packed::{Packed, merged};
 
 /// More calls than all machines make.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
@@ -24,12 +32,19 @@ const DIFFERENT_MAX: usize = 1 << 20;
 /// Bits of a duration that are kept where there are more.
 const BITS: u32 = 11;
 
+/// Recent durations that are not packed yet: so many, or one for so many packed ones, whichever is more. Then
+/// packing handles each duration some ten times at most.
+const RECENT_MIN: usize = 1 << 10;
+const PACKED_FOR_RECENT: usize = 8;
+
 /// Durations in ns, as they come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
-    /// Each, and how often it was met.
-    met: FxHashMap<u64, u64>,
-    /// What is known exactly of durations that are rounded; `None`: they are not.
+    /// Those since `packed` was made: each, and how often it was met.
+    recent: FxHashMap<u64, u64>,
+    packed: Packed,
+    /// What is known exactly of durations that are rounded; `None`: they are not, or not yet
+    /// ([`Durations::settled`]).
     rounded: Option<Exact>,
 }
 
@@ -46,30 +61,38 @@ struct Exact {
 /// `exact`. As bytes they are both.
 impl Serialize for Durations {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Met<'d>(&'d FxHashMap<u64, u64>);
-        impl Serialize for Met<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                sorted_pairs::serialize(self.0, serializer)
+        let settled = self.settled();
+        let met: Vec<(u64, u64)> = settled.pairs().collect();
+        match settled.rounded {
+            exact if !serializer.is_human_readable() => (met, exact).serialize(serializer),
+            None => met.serialize(serializer),
+            Some(exact) => {
+                let mut object = serializer.serialize_struct("Rounded", 2)?;
+                object.serialize_field("met", &met)?;
+                object.serialize_field("exact", &exact)?;
+                object.end()
             }
         }
-        if !serializer.is_human_readable() {
-            return (Met(&self.met), self.rounded).serialize(serializer);
-        }
-        let Some(exact) = self.rounded else { return Met(&self.met).serialize(serializer) };
-        let mut object = serializer.serialize_struct("Rounded", 2)?;
-        object.serialize_field("met", &Met(&self.met))?;
-        object.serialize_field("exact", &exact)?;
-        object.end()
+    }
+}
+
+/// Durations of a file, of which none is there twice.
+#[derive(Deserialize)]
+struct Met(#[serde(with = "sorted_pairs")] FxHashMap<u64, u64>);
+
+impl Met {
+    fn rounded_to(self, rounded: Option<Exact>) -> Durations {
+        let mut durations = Durations { recent: self.0, packed: Packed::default(), rounded };
+        durations.pack_beyond_room();
+        durations
     }
 }
 
 impl<'de> Deserialize<'de> for Durations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Met(#[serde(with = "sorted_pairs")] FxHashMap<u64, u64>);
         if !deserializer.is_human_readable() {
-            let (Met(met), rounded) = Deserialize::deserialize(deserializer)?;
-            return Ok(Self { met, rounded });
+            let (met, rounded) = <(Met, _)>::deserialize(deserializer)?;
+            return Ok(met.rounded_to(rounded));
         }
         deserializer.deserialize_any(InFile)
     }
@@ -85,21 +108,17 @@ impl<'de> Visitor<'de> for InFile {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Durations, A::Error> {
-        let met = sorted_pairs::deserialize(SeqAccessDeserializer::new(list))?;
-        let mut durations = Durations { met, rounded: None };
-        durations.round_beyond(DIFFERENT_MAX);
-        Ok(durations)
+        Met::deserialize(SeqAccessDeserializer::new(list)).map(|met| met.rounded_to(None))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Durations, A::Error> {
         #[derive(Deserialize)]
         struct Rounded {
-            #[serde(with = "sorted_pairs")]
-            met: FxHashMap<u64, u64>,
+            met: Met,
             exact: Exact,
         }
         let Rounded { met, exact } = Rounded::deserialize(MapAccessDeserializer::new(object))?;
-        Ok(Durations { met, rounded: Some(exact) })
+        Ok(met.rounded_to(Some(exact)))
     }
 }
 
@@ -136,11 +155,11 @@ impl Exact {
         }
     }
 
-    /// Whether durations with this sum and these ends can have been rounded down to `met`.
-    fn can_be_of(self, met: &FxHashMap<u64, u64>) -> bool {
-        let rounded = Self::of(met.iter().map(|(ns, times)| (*ns, *times)));
+    /// Whether durations with this sum and these ends can have been rounded down to those of `met`.
+    fn can_be_of(self, met: &[(u64, u64)]) -> bool {
+        let rounded = Self::of(met.iter().copied());
         let most = Self::of(met.iter().map(|(ns, times)| (step_end(*ns), *times)));
-        let is_round = met.keys().all(|ns| rounded_down(*ns) == *ns);
+        let is_round = met.iter().all(|(ns, _)| rounded_down(*ns) == *ns);
         let ends = |of: Self| (rounded_down(of.min_ns), rounded_down(of.max_ns));
         is_round
             && rounded.zip(most).is_some_and(|(least, most)| {
@@ -164,69 +183,106 @@ impl Durations {
             None => ns,
         };
         self.add_key(key, times);
-        self.round_beyond(DIFFERENT_MAX);
     }
 
+    #[inline]
     fn add_key(&mut self, key: u64, times: u64) {
-        let known = self.met.entry(key).or_default();
+        let known = self.recent.entry(key).or_default();
         *known = known.saturating_add(times);
+        self.pack_beyond_room();
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        let Some(more) = other.rounded else {
-            other.pairs().for_each(|(ns, times)| self.add_times(ns, times));
-            return;
-        };
-        self.round_beyond(0);
-        self.rounded = Some(self.rounded.map_or(more, |exact| exact.with(more)));
-        other.pairs().for_each(|(key, times)| self.add_key(key, times));
+        if let Some(more) = other.rounded {
+            self.round();
+            self.rounded = Some(self.rounded.map_or(more, |exact| exact.with(more)));
+            other.each(|key, times| self.add_key(key, times));
+        } else {
+            other.each(|ns, times| self.add_times(ns, times));
+        }
     }
 
+    /// All pairs, in any order; a duration may be in two of them.
+    fn each(&self, mut add: impl FnMut(u64, u64)) {
+        let recent = self.recent.iter().map(|(ns, times)| (*ns, *times));
+        recent.chain(self.packed.iter()).for_each(|(ns, times)| add(ns, times));
+    }
+
+    /// Each duration once, with how often it was met, by duration.
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.met.iter().map(|(ns, times)| (*ns, *times))
+        let mut recent: Vec<(u64, u64)> = self.recent.iter().map(|(ns, times)| (*ns, *times)).collect();
+        recent.sort_unstable();
+        merged(self.packed.iter(), recent.into_iter())
     }
 
-    /// Rounds where more are different than these.
     #[inline]
-    fn round_beyond(&mut self, different: usize) {
-        if self.rounded.is_none() && self.met.len() > different {
-            self.rounded = Exact::of(self.pairs());
-            for (ns, times) in std::mem::take(&mut self.met) {
-                self.add_key(rounded_down(ns), times);
-            }
+    fn pack_beyond_room(&mut self) {
+        if self.recent.len() > RECENT_MIN.max(self.packed.different() / PACKED_FOR_RECENT) {
+            self.pack();
+        }
+    }
+
+    /// Packs all, and rounds them where too many are different.
+    #[cold]
+    fn pack(&mut self) {
+        self.packed = Packed::of(self.pairs());
+        self.recent = FxHashMap::default();
+        if self.packed.different() > DIFFERENT_MAX {
+            self.round();
+        }
+    }
+
+    /// Rounded where too many are different: that was last looked at when they were packed.
+    fn settled(&self) -> Cow<'_, Self> {
+        let mut settled = Cow::Borrowed(self);
+        if self.rounded.is_none() && self.recent.len() + self.packed.different() > DIFFERENT_MAX {
+            settled.to_mut().pack();
+        }
+        settled
+    }
+
+    /// Rounds those that are not rounded.
+    fn round(&mut self) {
+        if self.rounded.is_none() {
+            let exact = std::mem::take(self);
+            self.rounded = Exact::of(exact.pairs());
+            exact.pairs().for_each(|(ns, times)| self.add_key(rounded_down(ns), times));
         }
     }
 
     /// How many there are; `None`: more than all machines make, one was met 0 times, or they are rounded to
     /// durations that cannot occur.
     pub(crate) fn plausible_count(&self) -> Option<u64> {
-        let add =
-            |sum: u64, times: &u64| sum.checked_add(*times).filter(|sum| *times > 0 && *sum < COUNT_MAX);
-        let count = self.met.values().try_fold(0, add);
-        count.filter(|_| self.rounded.is_none_or(|exact| exact.can_be_of(&self.met)))
+        let met: Vec<(u64, u64)> = self.pairs().collect();
+        let add = |sum: u64, (_, times): &(u64, u64)| {
+            sum.checked_add(*times).filter(|sum| *times > 0 && *sum < COUNT_MAX)
+        };
+        let count = met.iter().try_fold(0, add);
+        count.filter(|_| self.rounded.is_none_or(|exact| exact.can_be_of(&met)))
     }
 
     /// How many were added.
     pub(crate) fn count(&self) -> u64 {
-        self.met.values().sum()
+        let mut count = 0;
+        self.each(|_, times| count += times);
+        count
     }
 
     pub(crate) fn sorted(&self) -> SortedDurations {
-        self.sorted_as(|ns| ns)
+        self.sorted_as(|_, ns| ns)
     }
 
     /// The longest durations that there can have been: rounded ones are shorter in [`Self::sorted`].
     pub(crate) fn sorted_at_most(&self) -> SortedDurations {
-        match self.rounded {
-            Some(Exact { max_ns, .. }) => self.sorted_as(|ns| step_end(ns).min(max_ns)),
-            None => self.sorted(),
-        }
+        self.sorted_as(|rounded, ns| rounded.map_or(ns, |exact| step_end(ns).min(exact.max_ns)))
     }
 
-    fn sorted_as(&self, length: impl Fn(u64) -> u64) -> SortedDurations {
-        let mut all: Vec<(u64, u64)> = self.pairs().map(|(ns, times)| (length(ns), times)).collect();
-        all.sort_unstable();
-        SortedDurations { all, rounded: self.rounded }
+    /// `length`: of a duration, with what is known of rounded ones.
+    fn sorted_as(&self, length: impl Fn(Option<Exact>, u64) -> u64) -> SortedDurations {
+        let settled = self.settled();
+        let rounded = settled.rounded;
+        let all = settled.pairs().map(|(ns, times)| (length(rounded, ns), times)).collect();
+        SortedDurations { all, rounded }
     }
 }
 
@@ -311,8 +367,7 @@ mod tests {
 
     #[test]
     fn counts_are_such_as_there_can_be() {
-        let durations =
-            |pairs: &[(u64, u64)]| Durations { met: pairs.iter().copied().collect(), rounded: None };
+        let durations = |pairs: &[(u64, u64)]| Met(pairs.iter().copied().collect()).rounded_to(None);
         let count = |pairs: &[(u64, u64)]| durations(pairs).plausible_count();
         assert_eq!(count(&[]), Some(0));
         assert_eq!(count(&[(7, COUNT_MAX - 2), (8, 1)]), Some(COUNT_MAX - 1));
@@ -359,8 +414,10 @@ mod tests {
     fn too_many_different_ones_are_rounded_whatever_their_order_and_parts() {
         let all = many();
         let whole = of(&all);
-        assert!(whole.rounded.is_some() && of(&all[..DIFFERENT_MAX]).rounded.is_none());
-        assert!(whole.met.len() < 10_000, "{} different ones", whole.met.len());
+        let is_rounded = |all: &[u64]| of(all).sorted().is_rounded();
+        assert!(is_rounded(&all[..=DIFFERENT_MAX]) && !is_rounded(&all[..DIFFERENT_MAX]));
+        let different = whole.pairs().count();
+        assert!(different < 10_000, "{different} different ones");
         let backward: Vec<u64> = all.iter().rev().copied().collect();
         assert_eq!(bytes(&of(&backward)), bytes(&whole));
         // A part alone is rounded or not, and in any bracketing the sum is the whole.

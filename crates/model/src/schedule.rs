@@ -66,7 +66,8 @@ impl Schedule {
     }
 
     /// Forgets which threads ran where before `time`, but not that they existed, unless their numbers were
-    /// given to others; of the `spared` ones all is kept.
+    /// given to others; of the `spared` ones all is kept. Threads that are not traced, and made way for one
+    /// that is, are forgotten.
     pub fn forget_before(&mut self, time: Ns, spared: &BTreeSet<Tid>) {
         for table in self.cpus.values_mut() {
             table.forget_before(time);
@@ -77,6 +78,7 @@ impl Schedule {
             if let Some(last) = life.off_cpu.drain(..over).next_back() {
                 life.reasons.forget(&last);
             }
+            life.reasons.forget_before(time);
             let passed = life.dead.partition_point(|dead| dead.reborn < time);
             if let Some(last) = life.dead.drain(..passed).next_back() {
                 life.born = Some(last.reborn);
@@ -87,6 +89,7 @@ impl Schedule {
                 life.shrink();
             }
         }
+        self.threads.retain(|tid, life| spared.contains(tid) || !life.only_waited_long_before(time));
     }
 
     /// The recording has context-switch records: off-CPU time is known.

@@ -16,6 +16,15 @@ fn is_long_before(end: Option<Ns>, time: Ns) -> bool {
     end.is_some_and(|end| time.since(end) > LINGERS_NS)
 }
 
+impl ThreadLife {
+    /// All that is known of the thread is what it went to wait for, so long before `time` that its switch
+    /// record would have come: it is none of those that are traced.
+    pub(super) fn only_waited_long_before(&self, time: Ns) -> bool {
+        is_long_before(self.reasons.last_wait(), time)
+            && *self == Self { pid: self.pid, reasons: self.reasons.clone(), ..Self::default() }
+    }
+}
+
 /// What is left of threads that were forgotten.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forgotten {

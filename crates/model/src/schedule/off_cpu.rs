@@ -61,6 +61,18 @@ impl Reasons {
         self.wakers.drain(..self.wakers.partition_point(|(at, _)| is_over(*at)));
     }
 
+    /// Forgets the waits before `time` that no time off the CPU has, where each that ended before is
+    /// forgotten: the first one that is left, or will come, has the last of them.
+    pub(super) fn forget_before(&mut self, time: Ns) {
+        let before = self.waits.partition_point(|(at, _)| *at < time);
+        self.waits.drain(..before.saturating_sub(1));
+    }
+
+    /// When it went to wait for the last time.
+    pub(super) fn last_wait(&self) -> Option<Ns> {
+        self.waits.last().map(|(at, _)| *at)
+    }
+
     /// The thread, which was off its CPU last at `last`, is woken. The first wake-up of a thread that sleeps
     /// is the one: others find it awake.
     pub(super) fn wake(&mut self, last: &mut OffCpu, time: Ns, waking: Box<Waking>) {
@@ -102,6 +114,8 @@ impl Reasons {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::ids::Pid;
     use crate::probed::WakerSeen;
@@ -192,7 +206,7 @@ mod tests {
         let whole = Schedule::new(&records).thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
         for time in 0..80 {
             let mut schedule = Schedule::new(&records);
-            schedule.forget_before(Ns(time), &std::collections::BTreeSet::new());
+            schedule.forget_before(Ns(time), &BTreeSet::new());
             let left = schedule.thread(Tid(7)).unwrap().why_off_cpu(Tid(7));
             let expected = whole.iter().filter(|off| off.back.0 >= time).cloned().collect::<Vec<_>>();
             assert_eq!(left, expected, "from {time}");
@@ -210,5 +224,29 @@ mod tests {
         assert_eq!(life.pid, Pid(1));
         let why = life.why_off_cpu(Tid(7));
         assert_eq!(why.iter().map(|off| (off.out.0, off.syscall)).collect::<Vec<_>>(), [(10_000, Some(202))]);
+    }
+
+    /// Each time that it made way for a traced thread was kept for ever.
+    #[test]
+    fn a_thread_that_is_not_traced_takes_no_room() {
+        const EACH_NS: u64 = 1_000_000;
+        let times = 1..=10_000;
+        let leaves = |time: u64| {
+            let waiting = Some(Box::<Waiting>::default());
+            let body = Sideband::SchedSwitch { prev: Tid(9), preempted: false, next: Tid(7), waiting };
+            record(time * EACH_NS, 0, body)
+        };
+        let comes = |time: u64| switch(time * EACH_NS + 10, 0, 7, false);
+        let mut s = Schedule::growing(true, true);
+        for time in times {
+            s.grow(&[leaves(time), comes(time)]);
+            s.forget_before(Ns(time * EACH_NS), &BTreeSet::new());
+            assert!(s.thread(Tid(9)).is_some_and(|life| life.reasons.waits.len() <= 2));
+        }
+        // Its next switch record may still come.
+        s.forget_before(Ns(10_500 * EACH_NS), &BTreeSet::new());
+        assert!(s.thread(Tid(9)).is_some());
+        s.forget_before(Ns(11_001 * EACH_NS), &BTreeSet::new());
+        assert_eq!(s.threads().map(|(tid, _)| tid.0).collect::<Vec<_>>(), [7]);
     }
 }
