@@ -31,6 +31,10 @@ pub struct Segment<'a> {
 /// a cycle is there.
 pub(crate) const AHEAD: u64 = 1 << 16;
 
+/// A fixed cut is at the first PSB after each multiple of the bytes of this many segments: the cuts after it
+/// are found without those before.
+const SEGMENTS_BETWEEN_FIXED_CUTS: u64 = 128;
+
 /// With many CPUs segments are smaller: the output of one segment of each may have to wait. But not below
 /// this.
 const MIN_SEGMENT_BYTES: u64 = 1 << 14;
@@ -128,7 +132,7 @@ impl<'a> Stream<'a> {
         self.extent.end
     }
 
-    /// Each of at least `segment_bytes` but the last.
+    /// Each of about `segment_bytes`, from a PSB to another.
     pub(crate) fn segments(&self, segment_bytes: u64) -> impl Iterator<Item = Segment<'a>> + '_ {
         self.ranges(segment_bytes).map(|range| self.segment(range.start, range.end))
     }
@@ -138,12 +142,25 @@ impl<'a> Stream<'a> {
         self.segment(start, self.stretch.end)
     }
 
-    /// Where its segments of at least `segment_bytes` start and end.
+    /// Where its segments of about `segment_bytes` start and end.
     pub(crate) fn ranges(&self, segment_bytes: u64) -> impl Iterator<Item = Range<AuxOffset>> + '_ {
-        let mut cuts = cuts(&self.pieces, self.stretch.clone(), segment_bytes).peekable();
+        self.ranges_from(self.stretch.start, segment_bytes)
+    }
+
+    /// Where segments start and end, from the last fixed cut before `at` on.
+    pub(crate) fn ranges_from(
+        &self,
+        at: AuxOffset,
+        segment_bytes: u64,
+    ) -> impl Iterator<Item = Range<AuxOffset>> + '_ {
+        let Range { start, end } = self.stretch;
+        let between = between_fixed_cuts(segment_bytes);
+        let fixed = AuxOffset(at.0 / between * between);
+        let first = if fixed <= start { start } else { whole_psb(&self.pieces, fixed..end).unwrap_or(end) };
+        let mut cuts = cuts(&self.pieces, first..end, segment_bytes).peekable();
         std::iter::from_fn(move || {
             let start = cuts.next()?;
-            Some(start..cuts.peek().copied().unwrap_or(self.stretch.end))
+            Some(start..cuts.peek().copied().unwrap_or(end))
         })
     }
 
@@ -192,16 +209,23 @@ pub(crate) fn segment_bytes_of(recording: &Recording<'_>, owner: AuxOwner, segme
     }
 }
 
-/// The start of `stretch`, and then the first PSB after each `segment_bytes` in it.
+/// Bytes of trace between two fixed cuts, about.
+fn between_fixed_cuts(segment_bytes: u64) -> u64 {
+    segment_bytes.max(1).saturating_mul(SEGMENTS_BETWEEN_FIXED_CUTS)
+}
+
+/// The start of `stretch`, and then the first PSB after each `segment_bytes` in it, and at each fixed cut.
 fn cuts<'p>(
     pieces: &'p [AuxPiece<'_>],
     stretch: Range<AuxOffset>,
     segment_bytes: u64,
 ) -> impl Iterator<Item = AuxOffset> + 'p {
     let Range { start, end } = stretch;
+    let between = between_fixed_cuts(segment_bytes);
     std::iter::successors((start < end).then_some(start), move |cut| {
         let least = if *cut == start { 1 } else { packet::PSB.len() as u64 };
-        whole_psb(pieces, cut.plus(segment_bytes.max(least))..end)
+        let to_fixed = between - cut.0 % between;
+        whole_psb(pieces, cut.plus(segment_bytes.min(to_fixed).max(least))..end)
     })
 }
 
@@ -254,6 +278,23 @@ mod tests {
 
     fn whole(pieces: &[AuxPiece<'_>]) -> Range<AuxOffset> {
         extent(pieces).unwrap()
+    }
+
+    #[test]
+    fn cuts_after_a_fixed_one_do_not_depend_on_those_before() {
+        let psb = |number: usize| [&packet::PSB[..], &vec![0; number * 37 % 90]].concat();
+        let bytes: Vec<u8> = (0..2000).flat_map(psb).collect();
+        let pieces = vec![AuxPiece { offset: AuxOffset(1000), bytes: &bytes, file_offset: 7 }];
+        let buffer = AuxBuffer { index: 0, owner: AuxOwner::Thread(Tid(1)), pieces, records: vec![] };
+        let stream = Stream::new(0, &buffer, whole).unwrap();
+        let all: Vec<_> = stream.ranges(100).collect();
+        for at in [0, 12_799, 12_800, 12_900, 40_000, 100_000] {
+            let some: Vec<_> = stream.ranges_from(AuxOffset(at), 100).collect();
+            assert!(all.ends_with(&some), "from {at}");
+            let before = &all[..all.len() - some.len()];
+            assert!(before.iter().all(|range| range.start.0 < at), "from {at}");
+            assert!(some[0].start.0 + 12_800 > at, "from {at}");
+        }
     }
 
     #[test]

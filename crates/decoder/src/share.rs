@@ -7,7 +7,7 @@
 //! ```
 //! A share is the segments that begin in it, cut as all of the recording is: so the decoded events do not
 //! depend on the number of shares. Where segments are cut depends on the cut before; so the cuts of a
-//! buffer are searched from its begin, by one PSB after each 64 KB.
+//! share are searched from the last fixed cut before it, at most 8 MB earlier, by one PSB after each 64 KB.
 
 use std::ops::Range;
 
@@ -73,7 +73,8 @@ pub(crate) fn segments<'a>(recording: &Recording<'a>, segment_bytes: u64, share:
         if is_before {
             continue;
         }
-        for Range { start, end } in buffer.stream.ranges(buffer.segment_bytes) {
+        let begin = buffer.at(all.begin_of(share));
+        for Range { start, end } in buffer.stream.ranges_from(begin, buffer.segment_bytes) {
             let number = all.share_at(buffer.before(start), share.of);
             if number > share.number {
                 return segments;
@@ -124,9 +125,23 @@ impl<'a> Buffers<'a> {
         let share = u128::from(before) * u128::from(of) / u128::from(self.bytes.max(1));
         u32::try_from(share).unwrap_or(u32::MAX).min(of.saturating_sub(1)) + 1
     }
+
+    /// The bytes before a share: no segment that begins after fewer is in it.
+    fn begin_of(&self, share: Share) -> u64 {
+        let before = u128::from(self.bytes) * u128::from(share.number.saturating_sub(1));
+        u64::try_from(before / u128::from(share.of.max(1))).unwrap_or(u64::MAX)
+    }
 }
 
 impl Buffer<'_> {
+    /// Where there are so many bytes before it, as [`Self::before`] counts them; its begin, if all are in the
+    /// buffers before.
+    fn at(&self, before: u64) -> AuxOffset {
+        let last = self.pieces_after.partition_point(|bytes| *bytes <= before).saturating_sub(1);
+        let piece = self.stream.pieces().get(last).map_or(AuxOffset(0), |piece| piece.offset);
+        piece.plus(before.saturating_sub(self.pieces_after.get(last).copied().unwrap_or(before)))
+    }
+
     /// Bytes of trace before `at`, those of the buffers before among them.
     fn before(&self, at: AuxOffset) -> u64 {
         let pieces = self.stream.pieces();
@@ -144,11 +159,11 @@ mod tests {
 
     use super::*;
 
-    /// A buffer of PSBs, each of 100 bytes; with a hole after the fifth.
+    /// A buffer of PSBs, each of 100 bytes; with a hole after the fifth, and a fixed cut soon after it.
     fn buffer(index: u32, owner: AuxOwner, bytes: &[u8]) -> AuxBuffer<'_> {
         let (first, second) = bytes.split_at(500.min(bytes.len()));
         let piece = |offset, bytes| AuxPiece { offset: AuxOffset(offset), bytes, file_offset: 0 };
-        let pieces = vec![piece(1000, first), piece(9000, second)];
+        let pieces = vec![piece(1000, first), piece(19_150, second)];
         AuxBuffer { index, owner, pieces, records: vec![] }
     }
 
