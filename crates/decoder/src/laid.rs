@@ -80,7 +80,9 @@ impl Laid {
     ) {
         let is_gap = |event: &TraceEvent| matches!(event, TraceEvent::Gap(_));
         // While the events are in the processor's caches.
-        output.stretches.iter_mut().for_each(|stretch| stretch.has_gap = stretch.events.iter().any(is_gap));
+        for stretch in &mut output.stretches {
+            stretch.has_gap = !stretch.in_order && stretch.events.iter().any(is_gap);
+        }
         self.segment.iter_mut().for_each(|segment| segment.extend(&next));
         let all = &mut self.output;
         all.add_counts(&output);

@@ -22,7 +22,8 @@ pub struct Stretch {
     pub(crate) events: Vec<TraceEvent>,
     /// It has no events here, but these in a store.
     pub(crate) stored: Option<Box<StoredRun>>,
-    /// No event, nor any bound of its time, is before the event's before it: there is nothing to set right.
+    /// All are branches, and no time or bound of one is before that of the event before it: there is nothing
+    /// to set right.
     pub(crate) in_order: bool,
     /// Something was lost in it; known once it is laid together with others for a store.
     pub(crate) has_gap: bool,
