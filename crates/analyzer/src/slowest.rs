@@ -57,13 +57,13 @@ impl SlowestCalls {
             return;
         }
         let kept = self.kept.entry(function).or_default();
-        let is_slower = |least: &Reverse<SlowCall>| SlowCall::order(row) >= SlowCall::order(&least.0.row);
-        if kept.len() == Self::MOST && !kept.peek().is_some_and(is_slower) {
-            return;
-        }
-        kept.push(Reverse(SlowCall { row: *row, waited_for: waited_for.cloned() }));
-        if kept.len() > Self::MOST {
-            kept.pop();
+        let call = || Reverse(SlowCall { row: *row, waited_for: waited_for.cloned() });
+        if kept.len() < Self::MOST {
+            kept.push(call());
+        } else if let Some(mut least) = kept.peek_mut()
+            && SlowCall::order(row) >= SlowCall::order(&least.0.row)
+        {
+            *least = call();
         }
     }
 
