@@ -292,10 +292,10 @@ impl<I: RunItem> Search<'_, I> {
                 if !to.at_entry || ret == to.ip {
                     return self.interrupted(goes_on);
                 }
-                if self.returns_next(ret) {
+                if let Some(end) = self.leaf_end(ret) {
                     self.base = self.base.or(goes_on);
-                    self.next += 1;
-                    return self.called(at..self.next, Sight::In);
+                    self.next = end;
+                    return self.called(at..end, Sight::In);
                 }
                 self.enter(at, ReturnsBy::Branch(ret), Sight::In);
             }
@@ -319,14 +319,22 @@ impl<I: RunItem> Search<'_, I> {
         }
     }
 
-    /// The next item is the return of a call to `ret`: most calls need not be opened.
+    /// Where the call that returns to `ret` has ended, if it only jumps from function to function: most calls
+    /// need not be opened.
     #[inline]
-    fn returns_next(&self, ret: Avma) -> bool {
-        let Some(ItemKind::Event(TraceEvent::Branch(branch))) = self.items.get(self.next).map(I::kind) else {
-            return false;
-        };
-        let Transfer::Branch { kind: BranchKind::Return, from, to } = &branch.transfer else { return false };
-        to.ip == ret && !from.ip.is_kernel()
+    fn leaf_end(&self, ret: Avma) -> Option<usize> {
+        for (end, item) in (self.next + 1..).zip(self.items.get(self.next..)?) {
+            let ItemKind::Event(TraceEvent::Branch(branch)) = item.kind() else { return None };
+            let Transfer::Branch { kind, from, to } = &branch.transfer else { return None };
+            match kind {
+                _ if from.ip.is_kernel() => return None,
+                BranchKind::Return => return (to.ip == ret).then_some(end),
+                BranchKind::Jump | BranchKind::ConditionalJump | BranchKind::IndirectJump
+                    if to.at_entry && from.function != to.function => {}
+                _ => return None,
+            }
+        }
+        None
     }
 
     /// A call begins, in which `caller` calls.
