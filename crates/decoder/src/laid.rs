@@ -18,9 +18,9 @@ use crate::stored_run::OutputPlace;
 use crate::stored_segment::StoredSegment;
 use crate::stretch::{LastTime, Stretch};
 
-/// With so many events an output takes up no other segment. More would leave the caches of a processor
-/// before they are packed, which costs more than is saved where outputs are joined.
-const EVENTS_MAX: usize = 1 << 14;
+/// With so many events, 2 MB, an output takes up no other segment. More would leave the caches of a processor
+/// before they are packed, which costs as much as is saved by fewer outputs.
+const EVENTS_MAX: usize = 1 << 15;
 
 /// Outputs of consecutive segments, laid together.
 #[derive(Default)]
