@@ -34,7 +34,7 @@ const BITS: u32 = 11;
 
 /// Recent durations that are not packed yet: so many, or one for so many packed ones, whichever is more. Then
 /// packing handles each duration some ten times at most.
-const RECENT_MIN: usize = 1 << 10;
+const RECENT_MIN: usize = 1 << 12;
 const PACKED_FOR_RECENT: usize = 8;
 
 /// Durations in ns, as they come.
