@@ -240,6 +240,12 @@ impl Digester for RunDigester<'_> {
         }
         Some(digest).filter(|digest| digest.is_plausible(run, self.request.functions.len()))
     }
+
+    /// Digesting adds 5 to 10 % to the work of a report on few functions, of which the analysis is at most a
+    /// third.
+    fn workers_min(&self) -> usize {
+        if self.request.functions.len() > FEW_FUNCTIONS { 2 } else { 3 }
+    }
 }
 
 impl<'a> Session<'a> {

@@ -181,7 +181,7 @@ impl Continuation {
             decoder.pass_caches_on();
             decoder.set_crystal(self.crystal);
         }
-        let digester = digester.filter(|_| workers > 1);
+        let digester = digester.filter(|digester| workers >= digester.workers_min());
         let lower = Lower::new(&pruned, None, digester);
         let mut join = Join::new(&*once as &dyn SegmentDecoder, &lower, &|_| (), sink);
         join.last = std::mem::take(&mut self.last);

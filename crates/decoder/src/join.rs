@@ -37,8 +37,7 @@ pub(crate) fn run<G: Digester>(
 ) -> DecodeStats {
     let segment_bytes = decoder.segment_bytes(options.segment_bytes);
     let groups = groups(context, options.part.as_ref(), segment_bytes);
-    // One worker that decodes alone has no other one to spare work.
-    let digester = digester.filter(|_| options.workers > 1);
+    let digester = digester.filter(|digester| options.workers >= digester.workers_min());
     let lower = Lower::new(context, None, digester);
     join_groups(decoder, &lower, groups, options.workers, progress, sink)
 }

@@ -281,8 +281,8 @@ pub fn decode_with(
     decode_digested(decoder, context, options, progress, None::<&NoDigester>, &mut { sink })
 }
 
-/// Decodes like [`decode_with`]; where there is more than one worker, `digester` works on the events ahead of
-/// the sink.
+/// Decodes like [`decode_with`]; where there are [workers enough](Digester::workers_min), `digester` works on
+/// the events ahead of the sink.
 pub fn decode_digested<G: Digester>(
     decoder: Box<dyn SegmentDecoder>,
     context: &Context<'_>,

@@ -25,4 +25,8 @@ impl Digester for NoDigester {
     fn unpack(&self, _: &[u8], _: &DigestedRun<()>) -> Option<Infallible> {
         match *self {}
     }
+
+    fn workers_min(&self) -> usize {
+        match *self {}
+    }
 }

@@ -254,6 +254,9 @@ pub trait Digester: Sync {
 
     /// The digest of a run that these bytes are; `None`: they are none, or it is of no use here.
     fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<Self::Digest>;
+
+    /// Workers from which on digesting pays: of fewer, the one that takes events in order has time for them.
+    fn workers_min(&self) -> usize;
 }
 
 /// A sink that a [`Digester`] works for.

@@ -32,10 +32,10 @@ pub(crate) fn check(recording: &Recording<'_>, image: &Image, functions: &[Funct
     let report = |workers| {
         report(recording, &schedule, image, Analysis::new(&request, around), workers, segment_bytes)
     };
-    assert_eq!(report(1), report(2));
+    assert_eq!(report(1), report(3));
 }
 
-/// With more than one worker calls are analysed ahead of their turn.
+/// With three workers calls are analysed ahead of their turn.
 fn report(
     recording: &Recording<'_>,
     schedule: &Schedule,

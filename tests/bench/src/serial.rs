@@ -83,4 +83,8 @@ impl<T: Digester> Digester for Watched<T> {
     fn unpack(&self, bytes: &[u8], run: &DigestedRun<()>) -> Option<T::Digest> {
         self.0.unpack(bytes, run)
     }
+
+    fn workers_min(&self) -> usize {
+        self.0.workers_min()
+    }
 }

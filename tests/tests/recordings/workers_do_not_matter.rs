@@ -162,25 +162,35 @@ impl DigestSink<RunDigest> for Ahead<'_> {
     }
 }
 
-/// Runs of calls are analysed by the workers: the report is as if they were not.
+/// Three workers or more analyse runs of calls, and two if many functions are wanted: the report is as if
+/// they did not.
 #[test]
 fn who_analyses() {
-    let (mut digested, mut recordings) = (0, 0);
+    let (mut digested, mut recordings) = ([0; 3], 0);
     for_each(|name, opened, request| {
         recordings += 1;
         let request = Request { rows: false, ..request.clone() };
-        let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
-        let options = DecodeOptions { workers: 2, segment_bytes: 50_000, ..DecodeOptions::default() };
-        let mut in_turn = Analysis::new(&request, around);
-        opened.decode(&options, &mut in_turn);
-        let mut ahead = Ahead { analysis: Analysis::new(&request, around), digested: 0 };
-        let digester = ahead.analysis.digester().unwrap();
-        opened.decode_digested(&digester, &options, &mut ahead);
-        digested += ahead.digested;
-        let (in_turn, ahead) = (in_turn.finish(), ahead.analysis.finish());
-        assert!(in_turn.trace.events > 0 && ahead == in_turn, "{name}");
+        let others = (1..).map(FunctionId).filter(|id| !request.functions.contains(id)).take(64);
+        let many =
+            Request { functions: request.functions.iter().copied().chain(others).collect(), ..request };
+        let few = Request { functions: request.functions.clone(), ..many.clone() };
+        for ((request, workers), digested) in
+            [(&few, 2), (&few, 3), (&many, 2)].into_iter().zip(&mut digested)
+        {
+            let around = Surroundings::of(&opened.recording, &opened.schedule, &opened.image);
+            let options = DecodeOptions { workers, segment_bytes: 50_000, ..DecodeOptions::default() };
+            let mut in_turn = Analysis::new(request, around);
+            opened.decode(&options, &mut in_turn);
+            let mut ahead = Ahead { analysis: Analysis::new(request, around), digested: 0 };
+            let digester = ahead.analysis.digester().unwrap();
+            opened.decode_digested(&digester, &options, &mut ahead);
+            *digested += ahead.digested;
+            let (in_turn, ahead) = (in_turn.finish(), ahead.analysis.finish());
+            assert!(in_turn.trace.events > 0 && ahead == in_turn, "{name}, {workers} workers");
+        }
     });
-    assert_eq!(digested > 0, recordings > 0, "{digested} runs of calls");
+    let is_any = recordings > 0;
+    assert_eq!(digested.map(|runs| runs > 0), [false, is_any, is_any], "{digested:?} runs of calls");
 }
 
 /// Numbers in the place of names.

@@ -22,7 +22,7 @@ branch | ns a call | MB/s | libipt / ours | with time / ours | peak, MB | serial
 pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
     let [walk, ours, all, libipt, timed] =
         ["walk", "ours", "branches", "libipt", "libipt-time"].map(|decoder| runs(&[decoder], data));
-    let [alone, of_two] = ["1", "2"].map(|workers| runs(&["report", case.function, workers], data));
+    let [alone, of_three] = ["1", "3"].map(|workers| runs(&["report", case.function, workers], data));
     let (walk, ours, all, libipt, timed) = (walk?, ours?, all?, libipt?, timed?);
     let count = |of: &Runs<Counts>, name: &str| of.last.get(name).copied().unwrap_or(0) as f64;
     let (branches, bytes) = (count(&walk, "branches"), count(&walk, "bytes"));
@@ -49,7 +49,7 @@ pub(super) fn row(case: &Case, data: &Path) -> Result<String> {
         libipt.median() / seconds,
         timed.median() / seconds,
         peak_kb / 1e3,
-        100.0 * of_two?.median() / alone?.median(),
+        100.0 * of_three?.median() / alone?.median(),
     ))
 }
 
