@@ -78,6 +78,7 @@ impl Serialize for Durations {
 
 /// Durations of a file, of which none is there twice.
 #[derive(Deserialize)]
+#[serde(transparent)]
 struct Met(#[serde(with = "sorted_pairs")] FxHashMap<u64, u64>);
 
 impl Met {
@@ -363,6 +364,10 @@ mod tests {
         assert_eq!((all.count(), all.sorted().count()), (8, 8));
         assert_eq!(all.sorted().iter().collect::<Vec<_>>(), [(0, 2), (7, 4), (u64::MAX, 2)]);
         assert_eq!(some.sorted(), [u64::MAX, 7, 0, 7].into_iter().collect());
+        let text = bytes(&some);
+        assert_eq!(text, b"[[0,1],[7,2],[18446744073709551615,1]]");
+        let read: Durations = serde_json::from_slice(&text).unwrap();
+        assert_eq!(read.sorted(), some.sorted());
     }
 
     #[test]
