@@ -261,16 +261,18 @@ fn a_ring_that_never_wrapped_and_was_copied_at_the_end_has_all() {
             let differs = seen.iter().zip(&expected).position(|pair| !is_alike(pair));
             assert_eq!((differs, seen.len()), (None, expected.len()), "{name}: thread {}", tid.0);
         }
-        // The ring forgot what ran first, and nothing else: gaps are where a buffer begins, after zeros; some
-        // of the oldest trace may be zeros, too.
+        // The ring forgot what ran first, and nothing else: gaps are where a buffer begins, after zeros.
         std::fs::write(&path, snapshots(&whole, 1 << 14, Copies::AtExit)).unwrap();
         let file = open(&path).unwrap();
         let buffers = file.recording().unwrap().buffers;
+        let after_zeros = |piece: &AuxPiece<'_>| {
+            piece.offset.plus(piece.bytes.iter().take_while(|byte| **byte == 0).count() as u64)
+        };
         let starts: Vec<AuxOffset> =
-            buffers.iter().filter_map(|buffer| Some(buffer.pieces.first()?.offset)).collect();
-        let is_start = |at: AuxOffset| starts.iter().any(|start| (start.0..start.0 + 8).contains(&at.0));
+            buffers.iter().filter_map(|buffer| buffer.pieces.first().map(after_zeros)).collect();
         for (tid, events) in decode(&path).0 {
-            let is_later = |event: &&TraceEvent| matches!(event, TraceEvent::Gap(gap) if !is_start(gap.at));
+            let is_later =
+                |event: &&TraceEvent| matches!(event, TraceEvent::Gap(gap) if !starts.contains(&gap.at));
             let later: Vec<_> = events.iter().filter(is_later).collect();
             assert!(later.is_empty(), "{name}: thread {} has {later:?}", tid.0);
         }
